@@ -1,0 +1,370 @@
+"""Arguments, files and standard input go in; the answer, messages and an exit status come out.
+
+Whatever happens, the user sees a message and what was found so far, never a traceback of ours.
+Heavy modules are imported inside functions: ``--help`` and a wrong flag must answer at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, BinaryIO, Final, NoReturn
+
+from logtriage._version import VERSION
+from logtriage.errors import LogtriageError, PatchError, SourceError
+
+if TYPE_CHECKING:
+    from logtriage.model import Patch, Remediation, Report
+    from logtriage.triage import Triage
+
+__all__ = ["main"]
+
+NOTHING_CRASHED: Final = 0
+DIAGNOSED: Final = 1
+FAILED: Final = 2
+NOT_RECOGNISED: Final = 3
+INTERRUPTED: Final = 128 + signal.SIGINT
+TERMINATED: Final = 128 + signal.SIGTERM
+
+FORMATS: Final = ("text", "json", "jsonl", "markdown")
+# A launch file is written by a person; something larger was named by mistake.
+_MAX_LAUNCH_FILE: Final = 4 * 1024 * 1024
+
+_EPILOG: Final = """\
+exit status:
+  0  nothing crashed
+  1  a crash was diagnosed
+  3  a crash was seen but not recognised
+  2  wrong use, unreadable input, or an internal error
+  130, 143  interrupted; the partial answer was printed
+
+commands:
+  logtriage signatures list [DIR ...]    what can be recognised
+  logtriage signatures check [DIR ...]   validate signature files
+A file called `signatures` is written ./signatures.
+"""
+
+
+class _Terminated(BaseException):
+    """SIGTERM arrived; like KeyboardInterrupt it passes by every ``except Exception``."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line.
+
+    Args:
+        argv: The arguments after the program's name; those of the process if ``None``.
+
+    Returns:
+        The exit status, as the help text lists it.
+    """
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        with _termination():
+            if arguments and arguments[0] in _COMMANDS:
+                return _COMMANDS[arguments[0]](arguments[1:])
+            return _diagnose(_parser().parse_args(arguments))
+    except SystemExit as leaving:  # argparse printed its message
+        return leaving.code if isinstance(leaving.code, int) else FAILED
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except _Terminated:
+        return TERMINATED
+    except BrokenPipeError:
+        _mute()
+        return FAILED
+    except LogtriageError as error:
+        _complain(str(error))
+    except Exception as error:  # noqa: BLE001  no traceback of ours may reach a user
+        _complain(f"internal error: {type(error).__name__}")
+    return FAILED
+
+
+# --- arguments ------------------------------------------------------------------------------------
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="logtriage",
+        description="Read what a dying LLM inference server left behind; name the root cause and the fix.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "files", nargs="*", metavar="FILE",
+        help="log text, any `journalctl -o` output, a binary .journal, or one of these compressed; several are "
+        "parts of one stream; none or `-`: standard input",
+    )  # fmt: skip
+    parser.add_argument(
+        "--format", choices=FORMATS, default="text", help="text is for people and ends with the answer"
+    )
+    parser.add_argument(
+        "--patch", action="append", default=[], metavar="FILE",
+        help="a file that launches the server; text format prints its unified diff, and nothing else, to standard "
+        "output, and the diagnosis to standard error; FILE itself is not changed",
+    )  # fmt: skip
+    parser.add_argument("--drop-in", action="store_true", help="patch a unit by a drop-in beside it instead")
+    parser.add_argument(
+        "--target", metavar="KIND", help="what kind of file --patch names, if it is not clear"
+    )
+    parser.add_argument(
+        "--signatures",
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="more signatures, over those that ship",
+    )
+    parser.add_argument("--version", action="version", version=f"logtriage {VERSION}")
+    parser.set_defaults(usage_error=parser.error)
+    return parser
+
+
+def _check(options: argparse.Namespace) -> None:
+    """Refuse what argparse cannot see."""
+    error: Callable[[str], NoReturn] = options.usage_error
+    if not options.patch and (options.drop_in or options.target):
+        error("--drop-in and --target need --patch FILE")
+    if options.files.count("-") > 1:
+        error("standard input can be read only once")
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+def _diagnose(options: argparse.Namespace) -> int:
+    _check(options)
+    from logtriage.triage import Triage
+
+    names = options.files or ["-"]
+    database = None
+    if options.signatures:
+        from logtriage.database import load_database
+
+        database = load_database(*(Path(folder) for folder in options.signatures))
+    triage = Triage(database=database, name=", ".join(names))
+    failure = _read(triage, names)
+    report = triage.report()
+    _note_empty(report, failure)
+    failure = _answer(report, options, failure) or failure
+    if failure or report.headline is None:
+        return failure or NOTHING_CRASHED
+    return NOT_RECOGNISED if report.diagnoses[report.headline].match is None else DIAGNOSED
+
+
+def _read(triage: Triage, names: Sequence[str]) -> int:
+    """Feed all inputs; return 0, or the exit status for what went wrong.
+
+    Whatever it is, the caller goes on to print what was found until then.
+    """
+    failure = 0
+    try:
+        for name in names:
+            try:
+                _feed(triage, name)
+            except SourceError as error:
+                _complain(str(error))
+                failure = FAILED
+        triage.close()
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except _Terminated:
+        return TERMINATED
+    except Exception as error:  # noqa: BLE001  one broken parser must not cost the rest of the answer
+        _complain(f"internal error: {type(error).__name__}; the answer below may lack a part")
+        return FAILED
+    return failure
+
+
+def _feed(triage: Triage, name: str) -> None:
+    from logtriage.sources import open_source
+
+    entry = 0
+    for item in open_source(name):
+        if isinstance(item, bytes):
+            triage.feed(item)
+        else:
+            entry += 1
+            triage.feed_record(item)
+
+
+def _note_empty(report: Report, failure: int) -> None:
+    if report.source.lines == 0 and not failure:
+        _complain("the input holds no readable line")
+
+
+# --- answering ------------------------------------------------------------------------------------
+
+
+def _answer(report: Report, options: argparse.Namespace, failure: int) -> int:
+    """Print the report; return 0, or the exit status for what went wrong."""
+    from logtriage.renderers import render
+
+    if failure and options.format == "text" and not report.source.bytes and report.headline is None:
+        return 0  # nothing was read: "nothing crashed" would be a lie
+    if not options.patch:
+        _write(sys.stdout, render(report, options.format, color=_colored(sys.stdout)))
+        return 0
+    patched, diff, reasons, unreadable = _patched(report, options)
+    if options.format == "text":
+        # Standard output is for `git apply`; the diff is the user's own file, so it is exact.
+        _write(sys.stdout, diff)
+        _write(sys.stderr, render(report, "text", color=_colored(sys.stderr)))
+    else:
+        _write(sys.stdout, render(patched, options.format, color=_colored(sys.stdout)))
+    for reason in reasons:
+        _complain(reason)
+    return unreadable
+
+
+def _patched(report: Report, options: argparse.Namespace) -> tuple[Report, str, list[str], int]:
+    """Make a patch of each launch file for the headline.
+
+    Returns:
+        The report with the patches in its remediations, all diffs in one, why a file got none, and
+        the exit status for a file that cannot be read, else 0.
+    """
+    import attrs
+
+    diffs: list[str] = []
+    reasons: list[str] = []
+    failure = 0
+    if report.headline is None:
+        return report, "", ["no patch: nothing crashed"], 0
+    headline = report.diagnoses[report.headline]
+    remediations = list(headline.remediations)
+    for path in options.patch:
+        try:
+            text = _launch_text(path)
+        except SourceError as error:
+            reasons.append(str(error))
+            failure = FAILED
+            continue
+        index, diff, why_not = _first_patch(remediations, text, path, options)
+        if index is None:
+            reasons.append(f"no patch for {path}: {why_not}")
+            continue
+        diffs.append(diff)
+        remediations[index] = attrs.evolve(
+            remediations[index], patch=(remediations[index].patch or "") + diff
+        )
+    headline = attrs.evolve(headline, remediations=tuple(remediations))
+    diagnoses = list(report.diagnoses)
+    diagnoses[report.headline] = headline
+    return attrs.evolve(report, diagnoses=tuple(diagnoses)), "".join(diffs), reasons, failure
+
+
+def _first_patch(
+    remediations: Sequence[Remediation], text: str, path: str, options: argparse.Namespace
+) -> tuple[int | None, str, str]:
+    """The first remediation, best first, that yields a patch: its index, the diff, or why there is none."""
+    from logtriage.remediation import drop_in, propose_patch, unified_diff
+
+    reasons: list[str] = []
+    for index, remediation in enumerate(remediations):
+        if remediation.applicability == "display-only" or not remediation.changes:
+            continue
+        try:
+            patch: Patch = (
+                drop_in(remediation, text, path)
+                if options.drop_in
+                else propose_patch(remediation, text, path, options.target)
+            )
+        except PatchError as error:
+            reasons.append(str(error))
+            continue
+        return index, unified_diff(patch), ""
+    return None, "", "; ".join(dict.fromkeys(reasons)) or "nothing in a launch file would mend this"
+
+
+def _launch_text(path: str) -> str:
+    """The text of a launch file, byte for byte: line ends and bytes that are no UTF-8 survive a round trip."""
+    try:
+        with Path(path).open("rb") as stream:
+            content = stream.read(_MAX_LAUNCH_FILE + 1)
+    except OSError as error:
+        raise SourceError(f"cannot read {path}: {error.strerror or error}") from error
+    if len(content) > _MAX_LAUNCH_FILE:
+        raise SourceError(f"cannot read {path}: it is too large for a launch file")
+    return content.decode("utf-8", "surrogateescape")
+
+
+# --- sub-commands ---------------------------------------------------------------------------------
+
+
+def _signatures(arguments: Sequence[str]) -> int:
+    """``signatures list`` and ``signatures check``."""
+    parser = argparse.ArgumentParser(prog="logtriage signatures", description="Look at the signatures.")
+    parser.add_argument("action", choices=("list", "check"), help="list what is known, or validate the files")
+    parser.add_argument(
+        "folders", nargs="*", metavar="DIR", type=Path, help="more signatures, over those that ship"
+    )
+    options = parser.parse_args(arguments)
+    from logtriage.database import load_database
+
+    database = load_database(*options.folders)  # a defect raises, and the message names every place
+    signatures = sorted(database.signatures, key=lambda signature: signature.id)
+    if options.action == "check":
+        _write(sys.stdout, f"{len(signatures)} signatures, no defect\n")
+        return 0
+    width = max((len(signature.id) for signature in signatures), default=0)
+    rows = (f"{each.id:{width}}  {each.status:12}  {each.category:28}  {each.title}\n" for each in signatures)
+    _write(sys.stdout, "".join(rows))
+    return 0
+
+
+_COMMANDS: Final[dict[str, Callable[[Sequence[str]], int]]] = {"signatures": _signatures}
+
+
+# --- the process ----------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _termination() -> Iterator[None]:
+    """Let SIGTERM unwind like Ctrl-C, so that the partial answer can be printed."""
+
+    def terminate(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001  the signature of handlers
+        raise _Terminated
+
+    try:
+        before = signal.signal(signal.SIGTERM, terminate)
+    except ValueError:  # not in the main thread, where handlers cannot be set
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _colored(stream: object) -> bool:
+    isatty = getattr(stream, "isatty", None)
+    wanted = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return wanted and callable(isatty) and bool(isatty())
+
+
+def _write(stream: object, text: str) -> None:
+    """Write UTF-8 whatever the locale, and bytes of a launch file as they were; a reader may have gone."""
+    binary: BinaryIO = stream.buffer  # type: ignore[attr-defined]
+    try:
+        binary.write(text.encode("utf-8", "surrogateescape"))
+        binary.flush()
+    except BrokenPipeError:
+        _mute()
+
+
+def _mute() -> None:
+    """Send what is still buffered nowhere: the interpreter would complain about the closed pipe at exit."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _complain(message: str) -> None:
+    sys.stderr.write(f"logtriage: {message}\n")
+    sys.stderr.flush()

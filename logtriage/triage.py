@@ -1,0 +1,257 @@
+"""Bytes or records in, diagnoses out: the only module that knows all stages and their order.
+
+The law: the report depends on the input alone, never on the cut of its chunks.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import IO, Final
+
+import attrs
+
+from logtriage.database import Database, load_database
+from logtriage.demux import Demux
+from logtriage.diagnosis import diagnose, headline
+from logtriage.events import EventReader
+from logtriage.formats import FORMATS, JournalExport, Unwrapper
+from logtriage.incidents import IncidentAssembler
+from logtriage.launch import parse_server_args
+from logtriage.matching import Index
+from logtriage.model import Diagnosis, Gap, Incident, Line, Record, Report, Source, Span
+from logtriage.redaction import clean, redact
+from logtriage.rootcause import judge
+from logtriage.scan import Scanner
+from logtriage.sources import open_source
+
+__all__ = ["Limits", "Triage", "triage"]
+
+_EXPORT: Final = b"__CURSOR="
+
+
+@attrs.frozen
+class Limits:
+    """How much is kept, however long the stream.
+
+    Attributes:
+        diagnoses: Different faults kept; later ones are counted in a gap.
+    """
+
+    diagnoses: int = 1_000
+
+
+class Triage:
+    """Read one log, in pieces of any size, and tell what crashed.
+
+    Args:
+        database: The known faults; the built-in ones if ``None``.
+        limits: How much is kept.
+        name: The name of the input in the report.
+    """
+
+    def __init__(self, database: Database | None = None, limits: Limits | None = None, name: str = "-") -> None:
+        self._database = database or load_database()
+        self._limits = limits or Limits()
+        self._name = name
+        self._index = Index(self._database.signatures)
+        self._scanner = Scanner()
+        self._unwrapper = Unwrapper(FORMATS)
+        self._export: JournalExport | None = None
+        self._head: bytes | None = b""  # until there is enough to tell an export from lines
+        self._demux = Demux(self._purify)
+        self._reader = EventReader()
+        self._assembler = IncidentAssembler(parse_server_args)
+        self._redacted: Counter[str] = Counter()
+        self._found: dict[tuple[str | None, str], Diagnosis] = {}
+        self._records = 0
+        self._unkept = 0
+        self._readable = False
+
+    def feed(self, chunk: bytes) -> Sequence[Diagnosis]:
+        """Take the next bytes of the log.
+
+        Args:
+            chunk: Any number of bytes, cut anywhere.
+
+        Returns:
+            The diagnoses that became known: a provisional one (``final`` is false) when an invocation's
+            first trouble is read, the final one when it has ended.
+        """
+        if self._head is not None:
+            self._head += chunk
+            if len(self._head) < len(_EXPORT) and _EXPORT.startswith(self._head):
+                return []
+            chunk, self._head = self._head, None
+            if chunk.startswith(_EXPORT):
+                self._export = JournalExport()
+        if self._export is not None:
+            return self._records_in(self._export.feed(chunk))
+        return self._records_in(self._unwrapper.feed(self._scanner.feed(chunk)))
+
+    def feed_record(self, record: Record) -> Sequence[Diagnosis]:
+        """Take a record from a collector that was read elsewhere, such as a binary journal.
+
+        Returns:
+            As :meth:`feed`.
+        """
+        self._records += 1
+        head, *more = record.text.split("\n")
+        parts = [attrs.evolve(record, text=head), *(attrs.evolve(record, text=t, continued=True) for t in more)]
+        return self._records_in(parts)
+
+    def close(self) -> Sequence[Diagnosis]:
+        """End the log; return the diagnoses of what was still open."""
+        out: list[Diagnosis] = []
+        if self._head:
+            rest, self._head = self._head, None
+            out += self._records_in(self._unwrapper.feed(self._scanner.feed(rest)))
+        if self._export is not None:
+            out += self._records_in(self._export.close())
+        else:
+            out += self._records_in(self._unwrapper.feed(self._scanner.close()))
+        out += self._records_in(self._unwrapper.close())
+        for event in self._reader.close():
+            out += self._incidents_in(self._assembler.feed(event))
+        return [*out, *self._incidents_in(self._assembler.close())]
+
+    def report(self) -> Report:
+        """What is known so far; the whole answer after :meth:`close`."""
+        diagnoses = tuple(sorted(self._found.values(), key=lambda found: found.incident.span.first))
+        return Report(self._source(), diagnoses, headline(diagnoses), self._database.version)
+
+    def _purify(self, text: str) -> str:
+        safe, counts = redact(clean(text))
+        self._redacted.update(counts)
+        self._readable = self._readable or any(map(str.isalnum, safe[:200]))
+        return safe
+
+    def _records_in(self, records: Iterable[Record]) -> list[Diagnosis]:
+        if self._export is not None:
+            records = [
+                part
+                for record in records
+                for part in [
+                    attrs.evolve(record, text=text, continued=i > 0) for i, text in enumerate(record.text.split("\n"))
+                ]
+            ]
+        lines = [line for record in records for line in self._demux.feed(record)]
+        return self._lines_in(lines)
+
+    def _lines_in(self, lines: Iterable[Line]) -> list[Diagnosis]:
+        out: list[Diagnosis] = []
+        for line in lines:
+            for event in self._reader.feed(line):
+                out += self._incidents_in(self._assembler.feed(event))
+                if event.kind != "lifecycle":
+                    out += [found for each in self._assembler.provisional() if (found := self._diagnose(each))]
+        return out
+
+    def _incidents_in(self, incidents: Iterable[Incident]) -> list[Diagnosis]:
+        out: list[Diagnosis] = []
+        for incident in incidents:
+            found = self._diagnose(incident)
+            self._redacted.clear()
+            if found is not None:
+                out.append(self._keep(found))
+        return out
+
+    def _diagnose(self, incident: Incident) -> Diagnosis | None:
+        verdict = judge(incident)
+        if verdict is None:
+            return None
+        if incident.invocation.engine is None and self._demux.engines:
+            incident = attrs.evolve(incident, invocation=attrs.evolve(incident.invocation, engine=self._demux.engines[0]))
+        return diagnose(incident, verdict, self._index, self._redacted)
+
+    def _keep(self, found: Diagnosis) -> Diagnosis:
+        """Fold a crash into the one before that is the same."""
+        invocation = found.incident.invocation
+        key = (invocation.unit, found.fingerprint)
+        before = self._found.get(key)
+        if before is not None:
+            first = before.incident
+            last = attrs.evolve(invocation, started=first.invocation.started, server_args=first.invocation.server_args)
+            found = attrs.evolve(before, incident=attrs.evolve(first, invocation=last), repeats=before.repeats + 1)
+        elif len(self._found) >= self._limits.diagnoses:
+            self._unkept += 1
+            return found
+        self._found[key] = found
+        return found
+
+    def _source(self) -> Source:
+        lines, size = self._scanner.lines, self._scanner.bytes
+        formats = [*self._unwrapper.seen, *self._demux.engines]
+        gaps = list(self._unwrapper.gaps)
+        if self._export is not None:
+            lines, size = self._export.lines, self._export.bytes
+            formats.insert(0, self._export.name)
+            gaps += self._export.gaps
+        if self._records:
+            lines += self._records
+            formats.insert(0, "journal")
+        gaps += self._own_gaps(lines, size)
+        return Source(self._name, tuple(dict.fromkeys(formats)), lines, size, tuple(gaps))
+
+    def _own_gaps(self, lines: int, size: int) -> list[Gap]:
+        gaps = []
+        whole = Span(1, max(lines, 1))
+        if self._scanner.cut_count:
+            first = self._scanner.cut_lines[0]
+            note = "lines longer than 1 MiB: only their head and tail were read"
+            gaps.append(Gap("truncated-line", Span(first, self._scanner.cut_lines[-1]), note, self._scanner.cut_count))
+        if not size and not self._records:
+            gaps.append(Gap("empty", whole, "the input is empty"))
+        elif self._looks_binary:
+            gaps.append(Gap("binary", whole, "the input does not look like text; nothing in it could be read"))
+        if self._assembler.dropped:
+            gaps.append(Gap("overflow", whole, "events of invocations that had too many", self._assembler.dropped))
+        if self._unkept:
+            gaps.append(Gap("overflow", whole, "different faults beyond the limit", self._unkept))
+        return gaps
+
+    @property
+    def _looks_binary(self) -> bool:
+        return False
+
+
+def triage(
+    stream: IO[bytes] | Iterable[bytes] | str | os.PathLike[str],
+    *,
+    database: Database | None = None,
+    limits: Limits | None = None,
+) -> Report:
+    """Read a whole log and tell what crashed.
+
+    Args:
+        stream: A path (also of a compressed file or a binary journal), anything with ``read()``, or an
+            iterable of bytes.
+        database: The known faults; the built-in ones if ``None``.
+        limits: How much is kept.
+
+    Returns:
+        The report.
+
+    Raises:
+        SourceError: A path cannot be opened or read.
+    """
+    path = os.fspath(stream) if isinstance(stream, (str, os.PathLike)) else None
+    reading = Triage(database, limits, name=path or "-")
+    if path is not None:
+        for piece in open_source(str(Path(path))):
+            if isinstance(piece, Record):
+                reading.feed_record(piece)
+            else:
+                reading.feed(piece)
+    else:
+        for chunk in _chunks(stream):  # type: ignore[arg-type]
+            reading.feed(chunk)
+    reading.close()
+    return reading.report()
+
+
+def _chunks(stream: IO[bytes] | Iterable[bytes]) -> Iterable[bytes]:
+    read = getattr(stream, "read", None)
+    return iter(lambda: read(1 << 17), b"") if read is not None else stream
