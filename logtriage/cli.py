@@ -99,16 +99,16 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "files", nargs="*", metavar="FILE",
-        help="log text, any `journalctl -o` output, a binary .journal, or one of these compressed; several are "
-        "parts of one stream; none or `-`: standard input",
+        help="log text, any `journalctl -o` output, a binary .journal, or one of these compressed; several "
+        "are parts of one stream; none or `-`: standard input",
     )  # fmt: skip
     parser.add_argument(
         "--format", choices=FORMATS, default="text", help="text is for people and ends with the answer"
     )
     parser.add_argument(
         "--patch", action="append", default=[], metavar="FILE",
-        help="a file that launches the server; text format prints its unified diff, and nothing else, to standard "
-        "output, and the diagnosis to standard error; FILE itself is not changed",
+        help="a file that launches the server; text format prints its unified diff, and nothing else, to "
+        "standard output, and the diagnosis to standard error; FILE itself is not changed",
     )  # fmt: skip
     parser.add_argument("--drop-in", action="store_true", help="patch a unit by a drop-in beside it instead")
     parser.add_argument(
@@ -166,32 +166,36 @@ def _read(triage: Triage, names: Sequence[str]) -> int:
     failure = 0
     try:
         for name in names:
-            try:
-                _feed(triage, name)
-            except SourceError as error:
-                _complain(str(error))
-                failure = FAILED
-        triage.close()
+            failure = _feed(triage, name) or failure
     except KeyboardInterrupt:
-        return INTERRUPTED
+        failure = INTERRUPTED
     except _Terminated:
-        return TERMINATED
+        failure = TERMINATED
     except Exception as error:  # noqa: BLE001  one broken parser must not cost the rest of the answer
-        _complain(f"internal error: {type(error).__name__}; the answer below may lack a part")
-        return FAILED
+        _complain(f"internal error: {type(error).__name__}; the answer may lack a part")
+        failure = FAILED
+    try:
+        triage.close()
+    except Exception as error:  # noqa: BLE001  likewise
+        if not failure:
+            _complain(f"internal error: {type(error).__name__}; the answer may lack a part")
+        failure = failure or FAILED
     return failure
 
 
-def _feed(triage: Triage, name: str) -> None:
+def _feed(triage: Triage, name: str) -> int:
     from logtriage.sources import open_source
 
-    entry = 0
-    for item in open_source(name):
-        if isinstance(item, bytes):
-            triage.feed(item)
-        else:
-            entry += 1
-            triage.feed_record(item)
+    try:
+        for item in open_source(name):
+            if isinstance(item, bytes):
+                triage.feed(item)
+            else:
+                triage.feed_record(item)
+    except SourceError as error:
+        _complain(str(error))
+        return FAILED
+    return 0
 
 
 def _note_empty(report: Report, failure: int) -> None:
@@ -284,7 +288,7 @@ def _first_patch(
 
 
 def _launch_text(path: str) -> str:
-    """The text of a launch file, byte for byte: line ends and bytes that are no UTF-8 survive a round trip."""
+    """The text of a launch file; its line ends and bytes that are no UTF-8 survive a round trip."""
     try:
         with Path(path).open("rb") as stream:
             content = stream.read(_MAX_LAUNCH_FILE + 1)
@@ -301,22 +305,45 @@ def _launch_text(path: str) -> str:
 def _signatures(arguments: Sequence[str]) -> int:
     """``signatures list`` and ``signatures check``."""
     parser = argparse.ArgumentParser(prog="logtriage signatures", description="Look at the signatures.")
-    parser.add_argument("action", choices=("list", "check"), help="list what is known, or validate the files")
-    parser.add_argument(
-        "folders", nargs="*", metavar="DIR", type=Path, help="more signatures, over those that ship"
-    )
+    actions = parser.add_subparsers(dest="action", required=True)
+    for name, text in (("list", "list what is known"), ("check", "validate files, and name every defect")):
+        action = actions.add_parser(name, help=text, description=text)
+        meaning = (
+            "further signatures, over the built-in ones"
+            if name == "list"
+            else "the folder, else the built-in one"
+        )
+        action.add_argument("folders", nargs="*", metavar="DIR", type=Path, help=meaning)
     options = parser.parse_args(arguments)
+    return (
+        _list_signatures(options.folders) if options.action == "list" else _check_signatures(options.folders)
+    )
+
+
+def _list_signatures(folders: Sequence[Path]) -> int:
     from logtriage.database import load_database
 
-    database = load_database(*options.folders)  # a defect raises, and the message names every place
-    signatures = sorted(database.signatures, key=lambda signature: signature.id)
-    if options.action == "check":
-        _write(sys.stdout, f"{len(signatures)} signatures, no defect\n")
-        return 0
+    signatures = load_database(*folders).signatures
     width = max((len(signature.id) for signature in signatures), default=0)
     rows = (f"{each.id:{width}}  {each.status:12}  {each.category:28}  {each.title}\n" for each in signatures)
     _write(sys.stdout, "".join(rows))
     return 0
+
+
+def _check_signatures(folders: Sequence[Path]) -> int:
+    from logtriage.database import builtin_root, find_defects
+
+    missing = [folder for folder in folders if not folder.is_dir()]
+    for folder in missing:
+        _complain(f"{folder}: not a folder")
+    roots = [folder for folder in folders if folder.is_dir()] if folders else [builtin_root()]
+    # An installed package ships signatures without their logs.
+    defects = [each for root in roots for each in find_defects(root, check_logs=root.name != "_signatures")]
+    for defect in defects:
+        _complain(str(defect))
+    count = sum(1 for root in roots for _ in root.rglob("signature.toml"))
+    _write(sys.stdout, f"{count} signatures, {len(defects)} defects\n")
+    return FAILED if defects or missing else 0
 
 
 _COMMANDS: Final[dict[str, Callable[[Sequence[str]], int]]] = {"signatures": _signatures}

@@ -28,15 +28,19 @@ _TIMEOUTS: Final = 3
 # words, so that a long sentence beats a generic one ("CUDA out of memory") whatever else is known.
 _LITERAL_CHARACTERS: Final = 160
 _CHARACTERS_A_POINT: Final = 40
-_PATTERN_POINTS: Final = 1.0
+# Structure weighs more than text: a place in the code tells two faults with the same words apart, while most
+# patterns only pick figures out of a text that the literals have recognised.
+_PATTERN_POINTS: Final = 0.5
 _EXCEPTION_POINTS: Final = 1.0
-_FRAME_POINTS: Final = 0.5
+_FRAME_POINTS: Final = 0.75
 _KIND_POINTS: Final = 0.25
 _FACT_POINTS: Final = 0.75
 _FACTS: Final = 3
 _STATUS_POINTS: Final = {"stable": 0.25, "test": 0.1, "experimental": 0.0, "deprecated": -0.5}
-# A consequence or an advice is not the answer while the text also shows a cause: this outweighs any wording.
-_ROLE_POINTS: Final = {"initiating": 0.0, "advice": -4.0, "cascade": -4.0, "teardown": -5.0}
+# A consequence or an advice is not the answer while the same text also shows a cause, whatever else is known.
+_ROLE_POINTS: Final = {"initiating": 0.0, "advice": -6.0, "cascade": -6.0, "teardown": -7.0}
+# What claims so little catches whatever nobody knows better.
+_CONFIDENCE_POINTS: Final = {"certain": 0.0, "likely": 0.0, "possible": -2.0}
 
 # "${NAME}" is a variable of the shell or of systemd, not ours.
 _TEMPLATE: Final = regex.compile(r"\$?\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)\}")
@@ -235,7 +239,8 @@ def _points(wording: _Wording, signature: Signature) -> float:
         points += _FRAME_POINTS * (bool(frame.file) + bool(frame.function) + frame.innermost)
     if signature.kinds:
         points += _KIND_POINTS
-    return points + _STATUS_POINTS.get(signature.status, 0.0) + _ROLE_POINTS.get(signature.role, 0.0)
+    points += _STATUS_POINTS.get(signature.status, 0.0) + _ROLE_POINTS.get(signature.role, 0.0)
+    return points + _CONFIDENCE_POINTS[signature.confidence]
 
 
 def _is_one_of(given: str | None, classes: Iterable[str], *, cut_off: bool) -> bool:

@@ -1,8 +1,7 @@
 """Text from a log goes in; text without control characters and without secrets comes out.
 
 Secrets are found by the *name* that introduces them (a flag, a field, a variable, a header) or by
-the shape that issuers give their tokens.  The names are an allow-list: an inference server talks
-about tokens all day, and ``max_total_tokens=4096`` is no secret.
+the shape that issuers give their tokens.
 
 Laws: both functions are idempotent, and take time linear in the length of the text.
 """
@@ -12,6 +11,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from typing import Final
+
+from logtriage.secret_names import MARK, PROSE, is_harmless, marker, secret_kind, split_words
 
 __all__ = ["clean", "marker", "redact", "redact_arguments", "redact_mapping", "secret_kind"]
 
@@ -48,129 +49,26 @@ def clean(text: str) -> str:
     return _SURROGATE.sub("\ufffd", _CONTROL.sub("", text))
 
 
-# --- which names introduce a secret ---------------------------------------------------------------
-
-_KEY_NAMES: Final = (
-    "apikey", "apikeys", "accesskey", "accesskeyid", "accountkey", "adminkey", "authkey", "encryptionkey",
-    "licensekey", "masterkey", "privatekey", "secretkey", "signingkey", "subscriptionkey",
-)  # fmt: skip
-_PASSWORD_NAMES: Final = ("password", "passwords", "passwd", "passphrase")
-_SECRET_WORDS: Final = frozenset({"secret", "secrets", "credential", "credentials", "authorization"})
-
-# Words before "token" that say whose token it is: always a secret, in the plural and as one word too.
-_TOKEN_OWNERS: Final = frozenset(
-    "access admin api auth aws azure bearer bot csrf deploy discord gcp gh git github gitlab google hf hub "
-    "huggingface id jwt login modelscope ngc npm oauth openai private pypi refresh registry sas secret security "
-    "service session slack telegram user vault wandb".split()
-)
-# Words before "token" that say what kind of text it is, or what is counted.
-_TOKEN_TEXT: Final = frozenset(
-    "added audio begin bos cached call cls code context decode decoder draft each end eos every extra fim first "
-    "forced generated image input invalid kv last mask max min multimodal new next no num of one out output pad "
-    "per prefill prefix prev previous prompt reasoning reserved same sample sampled sentinel sep single special "
-    "spec start stop sub system text the think thinking time tool total turn unexpected unk unused video vision "
-    "word".split()
-)
-_CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-_WORD_BREAK: Final = re.compile(r"[-_.\s]+")
-
-
-def _words(name: str) -> list[str]:
-    words = [word for word in _WORD_BREAK.split(_CAMEL.sub("_", name).lower()) if word]
-    while len(words) > 1 and words[-1].isdigit():  # OPENAI_API_KEY_2
-        words.pop()
-    return words
-
-
-def secret_kind(name: str) -> str | None:
-    """Say what kind of secret a field, flag, variable or header of this name holds.
-
-    Args:
-        name: The name in any spelling: ``--api-key``, ``HF_TOKEN``, ``sslKeyfilePassword``.
-
-    Returns:
-        ``api-key``, ``token`` or ``password``; ``None`` if the name is harmless.
-
-    >>> secret_kind("AWS_SECRET_ACCESS_KEY"), secret_kind("max_total_tokens")
-    ('api-key', None)
-    """
-    words = _words(name)
-    if not words:
-        return None
-    last, flat = words[-1], "".join(words)
-    if flat.endswith(_KEY_NAMES):
-        return "api-key"
-    if last.endswith(_PASSWORD_NAMES) or (last == "pwd" and len(words) > 1 and words[0] != "old"):
-        return "password"
-    if last in _SECRET_WORDS:
-        return "token"
-    if last.endswith(("token", "tokens")):
-        owner = last.removesuffix("s").removesuffix("token") or (words[-2] if len(words) > 1 else "")
-        if owner in _TOKEN_OWNERS:
-            return "token"
-        if last == "token" and owner not in _TOKEN_TEXT:
-            return "token"
-    return None
-
-
-def marker(kind: str) -> str:
-    """The text that stands where a secret of *kind* stood."""
-    return f"[redacted:{kind}]"
-
-
-# --- which values are no secret -------------------------------------------------------------------
-
-_MARK: Final = re.compile(r"\[redacted:[a-z-]{1,20}\]")
-_EMPTY: Final = frozenset(
-    {"", "none", "null", "nil", "true", "false", "unset", "undefined", "n/a", "redacted", "hidden", "str", "bytes"}
-)
-# ${NAME}, $NAME, {{ template }}, %(name)s: where the secret is taken from, which a reader needs.
-_REFERENCE: Final = re.compile(r"\$\{?[A-Z_][A-Z0-9_]*\}?|\{\{[^{}]*\}\}|%\([A-Za-z_]+\)s")
-# Source lines in a traceback: self.api_key, os.environ.get(...), Optional[str].
-_EXPRESSION: Final = re.compile(
-    r"(?:self|cls|args|server_args|kwargs|config|os|request|settings|Optional|Union|SecretStr)\b[\w.\[\](]*"
-)
-_PROSE: Final = frozenset(
-    "a an and are as auth authentication authorization can cannot does error flag for from given has header if in "
-    "is may missing must needs not of on option or required requires should that the to token tokens value via was "
-    "when which will with".split()
-)
-
-
-def _harmless(value: str, name: str, *, quoted: bool) -> bool:
-    """Whether the value of a name that introduces secrets is none: empty, a reference, source code."""
-    folded = value.lower()
-    if folded in _EMPTY or not value.strip("*.-") or _MARK.fullmatch(value) or _REFERENCE.fullmatch(value):
-        return True
-    words = _words(name)
-    if words[-1] == "token" and len(words) == 1 and (value.isdigit() or value[0] == "<"):
-        return True
-    if quoted:
-        return False
-    if value.isupper() and _words(value) == words:  # usage text: --api-key API_KEY
-        return True
-    path = value.rstrip(",)")
-    return bool(_EXPRESSION.match(value)) or (path.isidentifier() and _words(path)[-2:] == words[-2:])
-
-
 # --- names and their values -----------------------------------------------------------------------
 
 _ANCHOR: Final = re.compile(r"key|token|passw|passphrase|pwd|secret|credential|authorization", re.IGNORECASE)
 _NAME_END: Final = re.compile(r"[\w-]{0,64}")
 _NAME_CHARACTERS: Final = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
 _QUOTE: Final = r"\\{0,4}[\"']"
+_GAP: Final = r"[ \t]{0,16}"
 _NEXT_LINE: Final = r"\r?\n[+\- ]?[ \t]{0,128}"  # a line break, and the first column of a diff
 
-_ASSIGNED: Final = re.compile(rf"(?P<close>{_QUOTE})?[ \t]{{0,16}}(?P<sign>=>|:=|=(?!=)|:(?![:/]))[ \t]{{0,16}}")
+_ASSIGNED: Final = re.compile(rf"(?P<close>{_QUOTE})?{_GAP}(?P<sign>=>|:=|=(?!=)|:(?![:/])){_GAP}")
 # ("api_key", "…")  and  {"name": "HF_TOKEN", "value": "…"}
 _LISTED: Final = re.compile(
-    rf"{_QUOTE}[ \t]{{0,16}},(?:[ \t]{{0,64}}|{_NEXT_LINE})(?:{_QUOTE}value{_QUOTE}[ \t]{{0,8}}:[ \t]{{0,8}})?(?=b?{_QUOTE})"
+    rf"{_QUOTE}{_GAP},(?:[ \t]{{0,64}}|{_NEXT_LINE})(?:{_QUOTE}value{_QUOTE}{_GAP}:{_GAP})?(?=b?{_QUOTE})"
 )
 # - name: HF_TOKEN, and the value on the line below
 _BELOW: Final = re.compile(rf"[\"']?[ \t]{{0,16}}{_NEXT_LINE}value:[ \t]{{0,16}}")
 _FLAG_VALUE: Final = re.compile(rf"(?:{_QUOTE})?(?:[ \t]{{1,64}}(?:\\{_NEXT_LINE})?|\\{_NEXT_LINE})")
 _FLAG_BELOW: Final = re.compile(rf"[\"']?,?[ \t]{{0,64}}{_NEXT_LINE}(?:-[ \t]{{1,8}})?")
 
+_BARE_WORDS: Final = frozenset({"token", "secret", "secrets", "credential", "credentials"})
 _OPEN: Final = re.compile(rf"[bBrRuUfF]{{0,2}}({_QUOTE})")
 _QUOTED: Final = {quote: re.compile(rf"[^{quote}\\\n]*(?:\\.[^{quote}\\\n]*)*") for quote in "'\""}
 _BARE: Final = re.compile(r"[^\s\"'`]+")
@@ -204,10 +102,10 @@ class _Redactor:
     def _value(self, name: str, kind: str, start: int, end: int) -> int:
         """Mark the value of the name at *start*; return where to go on."""
         text = self.text
-        compound = len(_words(name)) > 1 or name.startswith("--")
+        compound = len(split_words(name)) > 1 or name.startswith("--")
         if found := _ASSIGNED.match(text, end):
             # "Unexpected token: x" is prose; "token": "x" and token=x are not.
-            if found["sign"] == ":" and not found["close"] and name.lower() in ("token", "tokens", "key"):
+            if found["sign"] == ":" and not found["close"] and name.lower() in _BARE_WORDS:
                 return end
             opener = "" if found["close"] or start == 0 else text[start - 1]
             return self._mark(name, kind, found.end(), opener=opener)
@@ -229,15 +127,17 @@ class _Redactor:
         return not self.text[line:start].strip(" \t+-'\"")
 
     def _mark(self, name: str, kind: str, start: int, *, opener: str = "", flag: bool = False) -> int:
+        if kind == "token" and (scheme := _SCHEME.match(self.text, start)):
+            start = scheme.end()
         start, end, quoted = self._extent(start, opener)
         if kind == "token" and (scheme := _SCHEME.match(self.text, start, end)):
             start = scheme.end()
-        if not quoted and (mark := _MARK.match(self.text, start)) and mark.end() >= end:
+        if not quoted and (mark := MARK.match(self.text, start)) and mark.end() >= end:
             return mark.end()
         value = self.text[start:end]
-        if flag and not quoted and (value.startswith("-") or value.lower() in _PROSE):
+        if flag and not quoted and (value.startswith("-") or value.lower() in PROSE):
             return start
-        if not _harmless(value, name, quoted=quoted):
+        if not is_harmless(value, name, quoted=quoted):
             self.spans.append((start, end, kind))
             return end
         return start
@@ -266,7 +166,7 @@ class _Redactor:
     def urls(self) -> None:
         """Find user names and passwords in URLs."""
         for found in _URL.finditer(self.text):
-            if not _MARK.fullmatch(found[1]):
+            if not MARK.fullmatch(found[1]):
                 self.spans.append((*found.span(1), "url-userinfo"))
 
     def shapes(self) -> None:
@@ -274,10 +174,10 @@ class _Redactor:
         for found in _SHAPE.finditer(self.text):
             # Words that only begin like a token (sk-learn-…, hf_transformers…) have no digit or capital.
             body = found[0][3:]
-            if len(body) >= 32 or not body.replace("-", "").replace("_", "").islower() or any(map(str.isdigit, body)):
+            if len(body) >= 32 or not body.replace("-", "").replace("_", "").isalpha() or not body.islower():
                 self.spans.append((*found.span(), _SHAPE_KIND.get(found[0][:3], "token")))
         for found in _BEARER.finditer(self.text):
-            if found[1].lower() not in _PROSE:
+            if found[1].lower() not in PROSE:
                 self.spans.append((*found.span(1), "token"))
 
     def result(self) -> tuple[str, dict[str, int]]:
@@ -309,9 +209,10 @@ _SHAPE: Final = re.compile(
     r"(?<![A-Za-z0-9_])(?:hf_[A-Za-z0-9]{16,}|api_org_[A-Za-z0-9]{16,}|gh[oprsu]_[A-Za-z0-9]{16,}"
     r"|github_pat_[A-Za-z0-9_]{16,}|A[KS]IA[A-Z0-9]{12,}|AIza[A-Za-z0-9_-]{30,})"
     r"|(?<![\w-])(?:sk-[A-Za-z0-9_-]{16,}|glpat-[A-Za-z0-9_-]{16,}|nvapi-[A-Za-z0-9_-]{16,}"
-    r"|xox[abprs]-[A-Za-z0-9-]{10,}|eyJ[A-Za-z0-9_-]{4,}\.[A-Za-z0-9_-]{4,}(?:\.[A-Za-z0-9_-]*)?)"
+    r"|xox[abprs]-[A-Za-z0-9-]{10,}"
+    r"|eyJ[A-Za-z0-9_-]{4,}\.[A-Za-z0-9_-]{4,}(?:\.[A-Za-z0-9_-]*)?)"
 )
-_SHAPE_KIND: Final = {"sk-": "api-key", "AKI": "api-key", "ASI": "api-key", "AIz": "api-key", "nva": "api-key"}
+_SHAPE_KIND: Final = dict.fromkeys(("sk-", "AKI", "ASI", "AIz", "nva"), "api-key")
 _BEARER: Final = re.compile(r"(?<![A-Za-z0-9_])bearer[ \t]{1,16}([A-Za-z0-9._~+/=-]{6,})", re.IGNORECASE)
 # Cheap tests that most lines fail, so that a line without a secret costs about a microsecond.
 _NAME_HINTS: Final = ("key", "token", "passw", "passphrase", "pwd", "secret", "credential", "authorization")
@@ -367,7 +268,7 @@ def redact_arguments(arguments: Iterable[str]) -> tuple[tuple[str, ...], dict[st
     flag = ""
     for word in arguments:
         kind = secret_kind(flag) if flag else None
-        if kind and not word.startswith("--") and not _harmless(word, flag, quoted=True):
+        if kind and not word.startswith("--") and not is_harmless(word, flag, quoted=True):
             shown, more = marker(kind), {kind: 1}
         else:
             shown, more = redact(clean(word))
@@ -405,7 +306,7 @@ def _redact_value(name: str, value: object, counts: dict[str, int]) -> object:
     if not isinstance(value, str):
         return value
     kind = secret_kind(name)
-    if kind and not _harmless(value, name, quoted=True):
+    if kind and not is_harmless(value, name, quoted=True):
         _count(counts, {kind: 1})
         return marker(kind)
     shown, more = redact(clean(value))

@@ -6,7 +6,7 @@ whole judgement in order: the first rule that knows an event decides its part an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 import attrs
@@ -32,12 +32,12 @@ from logtriage.model import (
     Lifecycle,
     LoggedError,
     NativeAbort,
-    Process,
     ProcessExit,
     Traceback,
     Verdict,
     WatchdogTimeout,
 )
+from logtriage.victims import with_victim
 
 __all__ = ["RULES", "judge"]
 
@@ -68,11 +68,15 @@ class Scene:
         events: All events in order.
         stopped: Input line from which somebody had asked the service to stop; 0 if nobody had.
         cuda_faults: First line of the first CUDA fault of each stream.
+        exceptions: Messages of all exceptions, by the line on which each traceback begins.
+        exits: Input line of the first report that a process ended badly; 0 if there is none.
     """
 
     events: Sequence[Event]
     stopped: int
     cuda_faults: dict[str, int]
+    exceptions: Sequence[tuple[int, str]]
+    exits: int
 
 
 Rule = Callable[[Event, Scene], Judgement | None]
@@ -182,6 +186,24 @@ def _native_assertion(event: Event, _: Scene) -> Judgement | None:
     return None
 
 
+def _after_exit(event: Event, scene: Scene) -> Judgement | None:
+    """What the parent raises after a child's end is about the child."""
+    if not isinstance(event, Traceback) or not scene.exits or event.span.first < scene.exits or event.process.rank:
+        return None
+    return Judgement("cascade", 84, "raised by the parent after one of its processes had ended")
+
+
+def _announced(event: Event, scene: Scene) -> Judgement | None:
+    """An error line whose text an exception repeats further down is the first word on that fault."""
+    if not isinstance(event, LoggedError) or event.origin in ("argparse", "nccl"):
+        return None
+    said = event.message.partition("\n")[0]
+    for line, message in scene.exceptions:
+        if line > event.span.first and len(message) > 15 and message in said:
+            return Judgement("initiating", 18, "the engine states the fault here, before the exception that repeats it")
+    return None
+
+
 def _exception(event: Event, _: Scene) -> Judgement | None:
     if not isinstance(event, Traceback):
         return None
@@ -207,7 +229,7 @@ def _engine(event: Event, _: Scene) -> Judgement | None:
     if isinstance(event, FatalError):
         if event.reason == "Aborted":
             return Judgement(
-                "initiating", 40, "the process aborted; what made it abort should stand before this dump"
+                "initiating", 47, "the process aborted; what made it abort should stand before this dump"
             )
         return Judgement(
             "initiating", 22, "native code crashed; a process that dies this way writes no exception"
@@ -229,12 +251,14 @@ def _engine(event: Event, _: Scene) -> Judgement | None:
     return None
 
 
-def _logged(event: Event, _: Scene) -> Judgement | None:
+def _logged(event: Event, scene: Scene) -> Judgement | None:
     if not isinstance(event, LoggedError):
         return None
-    if event.origin == "nccl":
+    if event.origin == "nccl" and any("NCCL" in message for _, message in scene.exceptions):
         return Judgement("initiating", 19, "NCCL names the cause before the exception that follows from it")
-    return Judgement("unknown", 50, "an error line without a traceback")
+    if event.origin in ("bind", "engine-fatal", "excerpt"):
+        return Judgement("initiating", 45, "the engine says itself that it cannot go on")
+    return Judgement("unknown", 74, "an error line without a traceback")
 
 
 def _exit(event: Event, _: Scene) -> Judgement | None:
@@ -255,6 +279,8 @@ RULES: Final[tuple[Rule, ...]] = (
     _native_assertion,
     _consequence,
     _repeated_cuda_fault,
+    _after_exit,
+    _announced,
     _exception,
     _engine,
     _logged,
@@ -262,19 +288,8 @@ RULES: Final[tuple[Rule, ...]] = (
 )
 
 _STORY: Final = frozenset(
-    {
-        "started",
-        "starting",
-        "stopping",
-        "stopped",
-        "server-args",
-        "phase",
-        "ready",
-        "restart-scheduled",
-        "version",
-        "sigterm",
-        "boot",
-    }
+    ("started", "starting", "stopping", "stopped", "server-args", "phase", "ready", "restart-scheduled", "version")
+    + ("sigterm", "boot")
 )
 
 
@@ -294,16 +309,34 @@ def judge(incident: Incident) -> Verdict | None:
         return None
     root, said = min(suspects, key=lambda pair: (pair[1].suspicion or 0, pair[0].span.first))
     evidence = (said.suspicion or 0) >= EVIDENCE
-    root_event = _with_process(root, incident)
+    root_event = with_victim(root, incident)
     reason = said.reason
     if evidence:
         reason = f"the earliest evidence that the log holds, not the cause: {said.reason}"
-    findings = tuple(
+    findings = _folded(
         _finding(event, judgement, root, root_event)
         for event, judgement in judged
         if event is not root and not _is_story(event)
     )
     return Verdict(root_event, "earliest-evidence" if evidence else "initiating", reason, findings)
+
+
+def _folded(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Findings with the floods of advice, hundreds of lines a start, each folded into its first line."""
+    out: list[Finding] = []
+    floods: dict[str, int] = {}
+    for finding in findings:
+        event = finding.event
+        if isinstance(event, LoggedError) and finding.role == "noise":
+            if event.origin in floods:
+                first = out[floods[event.origin]]
+                assert isinstance(first.event, LoggedError)
+                folded = attrs.evolve(first.event, repeats=first.event.repeats + event.repeats)
+                out[floods[event.origin]] = attrs.evolve(first, event=folded)
+                continue
+            floods[event.origin] = len(out)
+        out.append(finding)
+    return tuple(out)
 
 
 def _ask(event: Event, scene: Scene) -> Judgement:
@@ -327,7 +360,14 @@ def _scene(incident: Incident) -> Scene:
             stopped = stopped or -1  # a stop that is asked for after the first trouble explains nothing
         if is_cuda_fault(event):
             faults.setdefault(event.stream, event.span.first)
-    return Scene(incident.events, max(stopped, 0), faults)
+    exceptions = [
+        (event.span.first, link.message.partition("\n")[0].strip())
+        for event in incident.events
+        if isinstance(event, Traceback)
+        for link in event.chain
+    ]
+    exits = [e.span.first for e in incident.events if isinstance(e, ProcessExit) and e.exit_code != 0 and e.victim.label]
+    return Scene(incident.events, max(stopped, 0), faults, exceptions, min(exits, default=0))
 
 
 def _proves_nothing(event: Event) -> bool:
@@ -335,7 +375,7 @@ def _proves_nothing(event: Event) -> bool:
     if isinstance(event, Lifecycle):
         return event.action == "main-exited" and event.detail in ("exited:0", "TERM", "0")
     if isinstance(event, LoggedError):
-        return event.origin not in ("argparse", "bind", "nccl", "engine-fatal")
+        return event.origin not in ("argparse", "bind", "nccl", "engine-fatal", "excerpt")
     return isinstance(event, Traceback) and is_request_error(event)
 
 
@@ -355,51 +395,3 @@ def _finding(event: Event, said: Judgement, root: Event, shown: Event) -> Findin
             return Finding(event, "cascade", "the same fault again")
         return Finding(event, "cascade", "after the root, or less telling: " + said.reason)
     return Finding(event, said.role, said.reason)
-
-
-def _with_process(root: Event, incident: Incident) -> Event:
-    """Name the process of a root that names none: native output carries no rank, but others tell who died."""
-    if (
-        root.process.rank
-        or not isinstance(root, (FatalError, NativeAbort))
-        or root.process.label not in ("", "main")
-    ):
-        return root
-    signals = {
-        "Segmentation fault": -11,
-        "Aborted": -6,
-        "Bus error": -7,
-        "Floating point exception": -8,
-        "Illegal instruction": -4,
-    }
-    wanted = signals.get(root.reason) if isinstance(root, FatalError) else None
-    exits = [
-        e
-        for e in incident.events
-        if isinstance(e, ProcessExit) and e.victim.rank and (wanted is None or e.exit_code == wanted)
-    ]
-    victims = {e.victim.label: e.victim for e in exits if (e.exit_code or 0) < 0}
-    if len(victims) == 1:
-        return attrs.evolve(root, process=next(iter(victims.values())), basis="only-candidate")
-    if isinstance(root, NativeAbort):
-        later = [
-            e
-            for e in incident.events
-            if isinstance(e, Traceback) and e.span.first > root.span.first and is_cuda_fault(e)
-        ]
-        if later:
-            return attrs.evolve(root, process=later[0].process, basis="guess")
-    silent = _silent_rank(incident)
-    return attrs.evolve(root, process=silent, basis="guess") if silent else root
-
-
-def _silent_rank(incident: Incident) -> Process | None:
-    """The one rank that says nothing of a lost peer while all others do."""
-    size = incident.invocation.server_args.get("tp_size")
-    heard = {e.process.rank.tp for e in incident.events if is_peer_loss(e) and e.process.rank.tp is not None}
-    if not isinstance(size, int) or len(heard) != size - 1 or size < 3:
-        return None
-    (missing,) = set(range(size)) - heard
-    template = next(e.process for e in incident.events if e.process.rank.tp is not None)
-    rank = attrs.evolve(template.rank, tp=missing)
-    return attrs.evolve(template, rank=rank, label=str(rank), pid=None)

@@ -20,8 +20,20 @@ from logtriage.events import EventReader
 from logtriage.formats import FORMATS, JournalExport, Unwrapper
 from logtriage.incidents import IncidentAssembler
 from logtriage.launch import parse_server_args
-from logtriage.matching import Index
-from logtriage.model import Diagnosis, Gap, Incident, Line, Record, Report, Source, Span
+from logtriage.matching import Index, match
+from logtriage.model import (
+    Diagnosis,
+    Gap,
+    Incident,
+    Invocation,
+    Line,
+    LoggedError,
+    Process,
+    Record,
+    Report,
+    Source,
+    Span,
+)
 from logtriage.redaction import clean, redact
 from logtriage.rootcause import judge
 from logtriage.scan import Scanner
@@ -30,6 +42,8 @@ from logtriage.sources import open_source
 __all__ = ["Limits", "Triage", "triage"]
 
 _EXPORT: Final = b"__CURSOR="
+_EXCERPT_BYTES: Final = 16 * 1024
+_EXCERPT_LINES: Final = 20
 
 
 @attrs.frozen
@@ -58,7 +72,7 @@ class Triage:
         self._name = name
         self._index = Index(self._database.signatures)
         self._scanner = Scanner()
-        self._unwrapper = Unwrapper(FORMATS)
+        self._unwrapper = Unwrapper(FORMATS, clean)
         self._export: JournalExport | None = None
         self._head: bytes | None = b""  # until there is enough to tell an export from lines
         self._demux = Demux(self._purify)
@@ -69,6 +83,7 @@ class Triage:
         self._records = 0
         self._unkept = 0
         self._readable = False
+        self._excerpt: bytes | None = b""  # the whole input as long as it is a few lines
 
     def feed(self, chunk: bytes) -> Sequence[Diagnosis]:
         """Take the next bytes of the log.
@@ -80,6 +95,10 @@ class Triage:
             The diagnoses that became known: a provisional one (``final`` is false) when an invocation's
             first trouble is read, the final one when it has ended.
         """
+        if self._excerpt is not None:
+            self._excerpt += chunk
+            if len(self._excerpt) > _EXCERPT_BYTES:
+                self._excerpt = None
         if self._head is not None:
             self._head += chunk
             if len(self._head) < len(_EXPORT) and _EXPORT.startswith(self._head):
@@ -115,7 +134,21 @@ class Triage:
         out += self._records_in(self._unwrapper.close())
         for event in self._reader.close():
             out += self._incidents_in(self._assembler.feed(event))
-        return [*out, *self._incidents_in(self._assembler.close())]
+        out += self._incidents_in(self._assembler.close())
+        return out if self._found else [*out, *self._incidents_in(self._read_excerpt())]
+
+    def _read_excerpt(self) -> Sequence[Incident]:
+        """Somebody pasted the one sentence that matters: no parser knows it, but a signature may."""
+        lines = (self._excerpt or b"").decode("utf-8", "replace").splitlines()
+        if len(lines) > _EXCERPT_LINES:
+            return []
+        for number, text in enumerate(lines, 1):
+            process = Process("unknown", "")
+            event = LoggedError(process=process, span=Span(number, number), message=self._purify(text), basis="guess", origin="excerpt")
+            incident = Incident(Invocation(), (event,), "unknown", event.span)
+            if text.strip() and match(event, incident, self._index)[0]:
+                return [incident]
+        return []
 
     def report(self) -> Report:
         """What is known so far; the whole answer after :meth:`close`."""

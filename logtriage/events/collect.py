@@ -116,7 +116,7 @@ class Gathering:
         return True
 
     def anew(self, line: Line) -> bool:
-        """Whether a message of its own starts on *line*: a prefix, or another place in the engine's source."""
+        """Whether a new message starts on *line*: it has a prefix, or comes from another place in code."""
         return line.prefixed or line.place != self.first.place
 
     def origin(self, process: Process | None = None) -> Origin:

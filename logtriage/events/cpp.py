@@ -56,6 +56,7 @@ _TIMEOUTS: Final = (
     "failed to pass monitoredBarrier",
     "NCCL timeout in",
 )
+_CAUGHT: Final = _TIMEOUTS[0]
 _AFTERWORDS: Final = (
     "Some NCCL operations have failed or timed out",
     "To avoid data inconsistency",
@@ -104,9 +105,9 @@ def read_cpp(text: str) -> CppLine | None:
     Args:
         text: A line, with or without ``[rank5]:`` before it.
 
-    >>> line = read_cpp("[rank5]:[E407 02:11:40.3 ProcessGroupNCCL.cpp:70] [Rank 5] To avoid data inconsistency")
+    >>> line = read_cpp("[rank5]:[E407 02:11:40.3 ProcessGroupNCCL.cpp:70] [Rank 5] To avoid data loss")
     >>> line.kind, line.message, line.rank
-    ('afterword', 'To avoid data inconsistency', 5)
+    ('error', 'To avoid data loss', 5)
     """
     text = after_bar(text)
     head = _HEAD.match(text[:HEAD])
@@ -157,6 +158,7 @@ def timeout_event(block: Gathering, message: str, rank: int | None, status: str 
         status: Further text with sequence numbers.
     """
     told = f"{message}\n{status}"[: 2 * HEAD]
+    message = message[max(message.find(_CAUGHT), 0) :]
     work = _WORK.search(told)
     at = _STATUS.search(told)
     sequence = int(work[1]) if work else int(at["sequence"]) if at else None

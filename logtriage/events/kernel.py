@@ -21,7 +21,8 @@ from logtriage.model import Event, KernelReport, Line, Process
 __all__ = ["open_block"]
 
 _STAMP: Final = re.compile(
-    r"\s*(?:<\d+>)?(?:\[ *\d+\.\d+\](?:\[ *[TC]\d+\])? |\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d [\d:]{8} \d{4}\] "
+    r"\s*(?:<\d+>)?(?:\[ *\d+\.\d+\](?:\[ *[TC]\d+\])? "
+    r"|\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d [\d:]{8} \d{4}\] "
     r"|\d\d:\d\d:\d\d(?:\.\d+)? +)?(?:kernel: )?(?:\[ *\d+\.\d+\] )?"
 )
 _XID: Final = re.compile(
@@ -34,8 +35,8 @@ _SXID: Final = re.compile(
     r"nvidia-nvswitch\d+: SXid \((?:PCI:)?(?P<device>[0-9a-fA-F:.]{5,20})\): (?P<code>\d+), (?P<rest>.*)"
 )
 _DRIVER: Final = re.compile(
-    r"NVRM: (?:GPU (?P<device>[0-9a-fA-F:.]{5,20}): )?(?P<what>GPU has fallen off the bus|RmInitAdapter failed|"
-    r"rm_init_adapter failed|API mismatch: )"
+    r"NVRM: (?:GPU (?P<device>[0-9a-fA-F:.]{5,20}): )?"
+    r"(?P<what>GPU has fallen off the bus|RmInitAdapter failed|rm_init_adapter failed|API mismatch: )"
 )
 _PROBED: Final = re.compile(r"NVRM: The NVIDIA GPU (?P<device>[0-9a-fA-F:.]{5,20})")
 _BUS_ADDRESS: Final = "fallen off the bus"
@@ -47,12 +48,12 @@ _KILLED: Final = re.compile(
     r"Kill(?:ed)? process (?P<pid>\d+) \((?P<comm>[^)]{0,32})\)(?P<size>.{0,40}total-vm:)?"
 )
 _OOM_LINE: Final = re.compile(
-    r"\[ *\d+\]|\[ +pid +\]|CPU: |Hardware name|Call Trace|RIP: |RSP: |R[A-Z0-9]{2}: |Code: | |Mem|Node |DMA|Normal"
-    r"|memory|swap|kmem|Tasks |active_anon|lowmem|Total |Free |\d+ |HighMem|Swap |hugetlb|Unreclaimable|</?TASK>"
-    r"|oom|Out of memory|Memory cgroup"
+    r"\[ *\d+\]|\[ +pid +\]|CPU: |Hardware name|Call Trace|RIP: |RSP: |R[A-Z0-9]{2}: |Code: | |</?TASK>"
+    r"|Mem|Node |DMA|Normal|HighMem|memory|swap|Swap |kmem|Tasks |active_anon|lowmem|Total |Free |\d+ "
+    r"|hugetlb|Unreclaimable|oom|Out of memory|Memory cgroup"
 )
 _SEGFAULT: Final = re.compile(
-    r"(?P<comm>[^\[\]]{1,32})\[(?P<pid>\d+)\]: (?:segfault at [0-9a-f]+ ip |bad frame in |unhandled signal \d+)"
+    r"(?P<comm>[^\[\]]{1,32})\[(?P<pid>\d+)\]: (?:segfault at [0-9a-f]+ ip |unhandled signal \d+)"
 )
 _TRAP: Final = re.compile(
     r"traps: (?P<comm>[^\[\]]{1,32})\[(?P<pid>\d+)\] (?:general protection|trap [a-z ]{1,40})"
@@ -242,7 +243,7 @@ class _Probed(_Kernel):
         """Take the driver's next lines up to the verdict."""
         text = line.text.strip() if line.text[:4].isspace() else _stripped(line)
         if (
-            line.prefixed
+            self.elsewhere(line)
             or len(self.texts) > 4
             or _BUS_ADDRESS in self.texts[-1]
             or not text.startswith("NVRM: ")
@@ -287,9 +288,7 @@ class _Fault(_Kernel):
 
     def offer(self, line: Line) -> bool:
         """Take the code bytes."""
-        return (
-            not self.elsewhere(line) and _stripped(line).startswith("Code: ") and self.take(line, keep=False)
-        )
+        return not self.elsewhere(line) and _stripped(line).startswith("Code: ") and self.take(line)
 
     def close(self) -> Sequence[Event]:
         """One report; the number is a thread's, which may differ from the process's."""

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from logtriage.events.block import Block, Whole
-from logtriage.events.collect import HEAD, Gathering, opens
+from logtriage.events.collect import HEAD, Gathering, Origin, opens
 from logtriage.events.cpp import read_cpp
 from logtriage.events.systemd import read_systemd
 from logtriage.events.wording import (
@@ -23,7 +23,7 @@ from logtriage.events.wording import (
     TEARDOWN,
     TEARDOWN_DUMPS,
 )
-from logtriage.model import Event, Lifecycle, Line
+from logtriage.model import Event, Lifecycle, Line, Phase
 
 __all__ = ["open_block"]
 
@@ -53,7 +53,9 @@ _STARTS: Final = tuple(
     )
 )
 _CAPTURE: Final = re.compile(r"Capture (?:[\w-]+ ){0,4}(?:cuda|CUDA) ?graphs? (?P<end>begin|end)")
-_BAR: Final = re.compile(r"\s*\d{1,3}%\|[^|]{0,200}\|.{0,400}Capturing (?:batches|num tokens|CUDA graph)")
+_BAR: Final = re.compile(
+    r"(?:\s*\d{1,3}%\|[^|]{0,200}\|.{0,400})?Capturing (?:batches|num tokens|CUDA graph|cudagraph)"
+)
 _LOADING_BAR: Final = re.compile(r"\s*(?:Loading|Multi-thread loading) [\w ]{1,40}shards: +\d+%")
 _VERSION: Final = re.compile(
     r"(?:\[TensorRT-LLM\] )?(?:vLLM (?:API )?server version|sglang==|SGLang version:?|TensorRT-LLM version:"
@@ -83,25 +85,36 @@ def open_block(line: Line) -> Block | None:
         text = text[level.end() :]
     if text.startswith(_STARTS):
         return _open_known(line, text)
-    if text[:1] in " 0123456789LM" and (_BAR.match(text[:HEAD]) or _LOADING_BAR.match(text[:HEAD])):
-        return _whole(line, "phase", "capture" if "Capturing" in text else "load")
-    if _LEAKED in text[:HEAD]:
-        return _Warned(line)
+    if phase := _bar(text):
+        return _Bar(line, phase)
+    if _LEAKED in text[:HEAD] and text[0] != " ":
+        return _Teardown(line)
     if "has NOT been" in text or "was not called" in text:
         log = read_cpp(text)
         if log is not None and log.kind == "teardown":
-            return _whole(line, "teardown")
+            return _Teardown(line)
     return None
+
+
+def _bar(text: str) -> Phase | None:
+    """The phase that a progress bar tells, if *text* is one."""
+    if text[:1] not in " 0123456789CLM":
+        return None
+    if _BAR.match(text[:HEAD]):
+        return "capture"
+    return "load" if _LOADING_BAR.match(text[:HEAD]) else None
 
 
 def _open_known(line: Line, text: str) -> Block | None:
     """A line that starts with one of the known sentences."""
     if text.startswith(("server_args=", "non-default args: ", "args: Namespace(")):
         return _whole(line, "server-args", text.rstrip())
-    if text.startswith(TEARDOWN_DUMPS):
-        return _Dump(line, silent=False)
+    if phase := _bar(text):
+        return _Bar(line, phase)
+    if text.startswith((*TEARDOWN_DUMPS, *TEARDOWN)):
+        return _Teardown(line)
     if text.startswith(SILENT_DUMPS):
-        return _Dump(line, silent=True)
+        return _Silent(line)
     if text.startswith(READY):
         return _whole(line, "ready", "serve")
     if text.startswith(SIGQUIT):
@@ -109,8 +122,6 @@ def _open_known(line: Line, text: str) -> Block | None:
     for start, detail in SIGTERM:
         if text.startswith(start):
             return _whole(line, "sigterm", detail)
-    if text.startswith(TEARDOWN):
-        return _whole(line, "teardown")
     if text.startswith("-- "):
         boot = None if line.prefixed or line.record.ident else _BOOT.match(text)
         return _whole(line, "boot", boot["id"] or "") if boot else None
@@ -131,13 +142,13 @@ def _open_progress(line: Line, text: str) -> Block | None:
     return Whole(*events) if events else None
 
 
-def _step(line: Line, action: str, detail: str = "") -> Lifecycle:
+def _step(line: Line, action: str, detail: str = "", origin: Origin | None = None) -> Lifecycle:
     return Lifecycle(
         message=line.text[:HEAD].rstrip(),
         action=action,
         detail=detail,
         unit=line.record.unit,
-        **Gathering(line, keep=False).origin(),
+        **(origin or Gathering(line, keep=False).origin()),
     )
 
 
@@ -145,40 +156,54 @@ def _whole(line: Line, action: str, detail: str = "") -> Block:
     return Whole(_step(line, action, detail))
 
 
-class _Warned(Gathering):
-    """A Python warning: its source line stands below it."""
+class _Bar(Gathering):
+    """The states of one progress bar, each of which is a line to a reader."""
 
-    def offer(self, line: Line) -> bool:
-        """Take the source line."""
-        return line.text.lstrip().startswith("warnings.warn(") and self.take(line, keep=False)
-
-    def close(self) -> Sequence[Event]:
-        """One notice."""
-        unit = self.first.record.unit
-        return [
-            Lifecycle(message=self.texts[0][:HEAD].rstrip(), action="teardown", unit=unit, **self.origin())
-        ]
-
-
-class _Dump(Gathering):
-    """Stacks or request data that an engine prints while it gives up; nothing in it is an event."""
-
-    def __init__(self, first: Line, *, silent: bool) -> None:
+    def __init__(self, first: Line, phase: Phase) -> None:
         super().__init__(first)
-        self._silent = silent
+        self._phase = phase
 
     def offer(self, line: Line) -> bool:
-        """Take everything up to the next prefix, or to a crash that tells of itself."""
-        if self.anew(line) or opens(line.text):
-            # py-spy's own threads have a number where faulthandler has an address.
-            return False
-        return self.take(line, keep=False)
+        """Take further states of it."""
+        return not self.anew(line) and _bar(line.text) == self._phase and self.take(line, keep=False)
 
     def close(self) -> Sequence[Event]:
-        """One notice, if that."""
-        if self._silent:
-            return []
-        unit = self.first.record.unit
-        return [
-            Lifecycle(message=self.texts[0][:HEAD].rstrip(), action="teardown", unit=unit, **self.origin())
-        ]
+        """One step."""
+        return [_step(self.first, "phase", self._phase, self.origin())]
+
+
+class _Teardown(Gathering):
+    """Notices of a server that gives up, the stacks it asks for on the way, and more notices."""
+
+    def __init__(self, first: Line) -> None:
+        super().__init__(first)
+        self._dumping = first.text.startswith(TEARDOWN_DUMPS)
+
+    def offer(self, line: Line) -> bool:
+        """Take further notices, and below the head of a dump all that is no crash of its own."""
+        text = line.text
+        if text.startswith((*TEARDOWN, *TEARDOWN_DUMPS)):
+            self._dumping = text.startswith(TEARDOWN_DUMPS)
+            return self.take(line, keep=False)
+        if self.anew(line):
+            return False
+        if not text.strip() or text.lstrip().startswith("warnings.warn("):
+            return self.take(line, keep=False)
+        # py-spy's threads have a number where faulthandler's have an address.
+        return self._dumping and not opens(text) and self.take(line, keep=False)
+
+    def close(self) -> Sequence[Event]:
+        """One notice for all of them."""
+        return [_step(self.first, "teardown", "", self.origin())]
+
+
+class _Silent(Gathering):
+    """Request data that an engine prints when it hangs; nothing in it is an event."""
+
+    def offer(self, line: Line) -> bool:
+        """Take everything up to the next message, or to a crash that tells of itself."""
+        return not self.anew(line) and not opens(line.text) and self.take(line, keep=False)
+
+    def close(self) -> Sequence[Event]:
+        """No event."""
+        return []

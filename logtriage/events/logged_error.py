@@ -15,7 +15,7 @@ from typing import Final
 from logtriage.events.block import Block, Whole
 from logtriage.events.collect import HEAD, Gathering, after_bar, joined, opens
 from logtriage.events.cpp import CppText, read_cpp
-from logtriage.model import Event, Line, LoggedError
+from logtriage.model import Event, Line, LoggedError, Process
 
 __all__ = ["open_block"]
 
@@ -23,7 +23,8 @@ _USAGE: Final = re.compile(r"usage: \S")
 _USAGE_ERROR: Final = re.compile(r"(?P<program>[\w./-]{1,120}(?: [\w-]{1,40}){0,3}): error: (?P<text>.+)")
 _ARGPARSE: Final = re.compile(
     r"argument |unrecognized arguments: |the following arguments are required: |ambiguous option: "
-    r"|one of the arguments |expected |invalid choice: |too few arguments|No such option|.{1,80}: not allowed with"
+    r"|one of the arguments |expected |invalid choice: |too few arguments"
+    r"|No such option|.{1,80}: not allowed with"
 )
 _IMPORT: Final = re.compile(r"Ignore import error when loading (?P<module>[\w.]+): ")
 _NCCL: Final = re.compile(
@@ -36,12 +37,14 @@ _UCX: Final = re.compile(
     r"\[\d+\.\d+\] \[[^\]]{1,120}\] +[\w.-]{1,80}:\d+ +UCX +(?:FATAL|ERROR) (?P<text>.+)"
 )
 _BIND: Final = re.compile(r"(?:ERROR: +)?\[Errno \d+\] .{1,400}")
-_UVICORN: Final = re.compile(r"ERROR: +(?P<text>\S.*)")
+_UVICORN: Final = re.compile(r"ERROR: {4,6}(?P<text>\S.*)")
 _SHELL: Final = re.compile(
-    r"(?:[\w./-]{1,120}: (?:line \d+: |\d+: )?)[\w./+-]{1,200}: (?:command not found|not found|Permission denied|"
-    r"No such file or directory|cannot execute.{0,80})\s*$"
+    r"(?:[\w./-]{1,120}: (?:line \d+: |\d+: )?)[\w./+-]{1,200}: "
+    r"(?:command not found|not found|Permission denied|No such file or directory|cannot execute.{0,80})\s*$"
     r"|[\w./-]{0,200}python[\d.]*: (?:No module named |can't open file |Error while finding module ).{1,400}"
 )
+# The server makes room and goes on.
+_ADVICE: Final = ("Decode out of memory happened", "KV cache pool is full", "Testing retraction")
 _STARTS: Final = (
     # SGLang says these before it raises something shorter, or instead.
     "Prefill out of memory",
@@ -66,7 +69,8 @@ _STARTS: Final = (
 )
 _ERROR_LEVELS: Final = frozenset(("ERROR", "CRITICAL", "FATAL", "E", "F"))
 _SEVERE: Final = re.compile(
-    r"(?:\[\d\d/\d\d/\d{4}-[\d:]{8}\] )?\[TRT-LLM\] (?:\[(?:RANK|MPI_Rank) \d+\] )?\[[EF]\] (?:\[\w+\])?(?:\[RANK \d+\] )?"
+    r"(?:\[\d\d/\d\d/\d{4}-[\d:]{8}\] )?\[TRT-LLM\] (?:\[(?:RANK|MPI_Rank) \d+\] )?\[[EF]\] "
+    r"(?:\[\w+\])?(?:\[RANK \d+\] )?"
     r"|\[TensorRT-LLM\]\[ERROR\] |\[TM\]\[(?:FATAL|ERROR)\](?:\[[^\]]{1,80}\]){0,2} "
 )
 _NOT_NEWS: Final = ("Traceback (most recent call last)", "During handling of", "The above exception")
@@ -76,20 +80,23 @@ def open_block(line: Line) -> Block | None:
     """Start a block on an error that no traceback holds.
 
     >>> from logtriage.model import Process
-    >>> [event] = open_block(Line("launch_server.py: error: unrecognized arguments: --tpp 8", 1, Process())).close()
+    >>> line = Line("launch_server.py: error: unrecognized arguments: --tpp 8", 1, Process())
+    >>> [event] = open_block(line).close()
     >>> event.origin
     'argparse'
     """
     text = line.text[:HEAD]
     if not text or text[0] == " ":
         return None
-    if text.startswith("Ignore import error") and (found := _IMPORT.match(text)):
+    if text.startswith("Ignore import error") and _IMPORT.match(text):
         return _whole(line, text, origin="import-ignored")
     if not line.prefixed:
         if text.startswith("usage: ") and _USAGE.match(text):
             return _Usage(line)
         if ": error: " in text and (block := _open_usage_error(line, text)):
             return block
+    if text.startswith(_ADVICE):
+        return _whole(line, text, origin="advice")
     if text.startswith(_STARTS):
         return _Text(line, "engine")
     return _open_library(line, text) or _open_level(line, text)
@@ -103,9 +110,9 @@ def _open_usage_error(line: Line, text: str) -> Block | None:
 
 def _open_library(line: Line, text: str) -> Block | None:
     """The lines of libraries, each with its own head."""
-    if " WARN " in text or "NCCL ERROR" in text or "NVSHMEM ABORT" in text:
-        if found := _NCCL.match(after_bar(text)):
-            return _Same(line, found["text"].rstrip(), "nccl")
+    library = " WARN " in text or "NCCL ERROR" in text or "NVSHMEM ABORT" in text
+    if library and (found := _NCCL.match(after_bar(text))):
+        return _Same(line, found["text"].rstrip(), "nccl", int(found["pid"]))
     if text[0] == "[":
         if "gloo/" in text and (found := _GLOO.match(text)):
             return _Text(line, "gloo")
@@ -122,7 +129,7 @@ def _open_library(line: Line, text: str) -> Block | None:
 def _open_level(line: Line, text: str) -> Block | None:
     """Lines that carry a level, a bare exception, or the words of a shell."""
     if "[Errno " in text[:24] and _BIND.match(text):
-        return _whole(line, text, origin="exception", type="OSError")
+        return _whole(line, text.removeprefix("ERROR:").lstrip(), origin="exception", type="OSError")
     if found := _SEVERE.match(text):
         rest = text[found.end() :]
         return _Same(line, rest.rstrip(), "engine") if rest.strip() and not _wraps(rest) else None
@@ -171,8 +178,12 @@ class _Usage(Gathering):
 class _Same(Gathering):
     """An error line and equal ones that follow it."""
 
-    def __init__(self, first: Line, message: str, origin: str) -> None:
+    def __init__(self, first: Line, message: str, origin: str, pid: int | None = None) -> None:
         super().__init__(first, keep=False)
+        self._process = first.process
+        if pid is not None and not first.process.rank:
+            # Nothing but the process id tells who says this: the line has no rank of its own.
+            self._process = Process(role="worker", pid=pid, host=first.process.host)
         self._message = message
         self._origin = origin
         self._repeats = 1
@@ -186,9 +197,8 @@ class _Same(Gathering):
 
     def close(self) -> Sequence[Event]:
         """One error with the number of copies."""
-        return [
-            LoggedError(message=self._message, origin=self._origin, repeats=self._repeats, **self.origin())
-        ]
+        common = self.origin(self._process)
+        return [LoggedError(message=self._message, origin=self._origin, repeats=self._repeats, **common)]
 
 
 class _Text(CppText):
@@ -200,9 +210,7 @@ class _Text(CppText):
 
     def close(self) -> Sequence[Event]:
         """One error."""
-        return [
-            LoggedError(message=joined(self.texts), type=self._type, origin=self._origin, **self.origin())
-        ]
+        return [LoggedError(message=joined(self.texts), origin=self._origin, **self.origin())]
 
 
 class _Store(CppText):

@@ -250,7 +250,8 @@ class _Stack(Gathering):
     """What a signal handler prints: a line that names the signal, a rule, frames, a rule."""
 
     _FRAMES = re.compile(
-        r"\s*(?:=+\s*(?:backtrace|$)|\d+ +(?:0x|/|\w)|@ |PC: @|File \"<unknown>\"|<truncated|\.\.\. and at least)"
+        r"\s*(?:=+\s*(?:backtrace|$)|\d+ +(?:0x|/|\w)|@ |PC: @|<truncated|\.\.\. and at least)"
+        r'|\s*File "<unknown>"'
     )
 
     def __init__(self, first: Line, named: Line | None) -> None:
@@ -279,6 +280,7 @@ class _Stack(Gathering):
 class _MpiAbort(Gathering):
     """Open MPI's paragraph about a rank that asked to abort."""
 
+    _RANK = re.compile(r"MPI_ABORT was invoked on rank (\d{1,9})")
     _TEXTS = (
         "Proc: ",
         "with errorcode",
@@ -298,4 +300,6 @@ class _MpiAbort(Gathering):
 
     def close(self) -> Sequence[Event]:
         """One abort."""
-        return [NativeAbort(message=joined(self.texts), origin="mpi", **self.origin())]
+        rank = self._RANK.match(self.texts[0])
+        process = of_rank(self.first.process, int(rank[1]) if rank else None)
+        return [NativeAbort(message=joined(self.texts), origin="mpi", **self.origin(process))]

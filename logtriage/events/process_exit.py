@@ -59,7 +59,8 @@ _PATTERNS: Final = tuple(
         r"Shard process was signaled to shutdown with signal (?P<signal>\d+)(?: rank=(?P<index>\d+))?",
         rf"failed \(exitcode: {_CODE}\) local_rank: (?P<index>\d+) \(pid: (?P<pid>\d+)\) of binary",
         r"srun: error: (?P<host>[\w.-]+): tasks? (?P<index>\d+)[\d,-]*: Exited with exit code (?P<code>\d+)",
-        rf"srun: error: (?P<host>[\w.-]+): tasks? (?P<index>\d+)[\d,-]*: (?P<word>{_SIGNAL_WORDS}|Out Of Memory)",
+        r"srun: error: (?P<host>[\w.-]+): tasks? (?P<index>\d+)[\d,-]*: "
+        rf"(?P<word>{_SIGNAL_WORDS}|Out Of Memory)",
         r"(?:mpirun|prterun|mpiexec) noticed that process rank (?P<index>\d+) with PID (?P<pid>\d+) on node "
         r"(?P<host>\S+) exited on signal (?P<signal>\d+)",
         r"(?:WARN|INFO) exited: (?P<name>\S+) \(terminated by SIG(?P<named>\w+)",

@@ -31,8 +31,10 @@ _EXEC_FAILED: Final = "641257651c1b4ec9a8624d7a40a9e1e7"
 _OOM: Final = "fe6faa94e7774663a0da52717891d8ef"
 _OOMD: Final = "d989611b15e44c9dbf31e3c81256e4ed"
 _IDS: Final = frozenset(
-    (_STARTING, _STARTED, _START_FAILED, _STOPPING, _STOPPED, _EXITED, _SUCCESS, _FAILED, _RESTART)
-    + (_EXEC_FAILED, _OOM, _OOMD)
+    (
+        *(_STARTING, _STARTED, _START_FAILED, _STOPPING, _STOPPED, _EXITED),
+        *(_SUCCESS, _FAILED, _RESTART, _EXEC_FAILED, _OOM, _OOMD),
+    )
 )
 
 _UNIT: Final = (
@@ -41,7 +43,8 @@ _UNIT: Final = (
 _ABOUT: Final = re.compile(rf"(?P<unit>{_UNIT}): (?P<text>.*)", re.DOTALL)
 _NAMED: Final = re.compile(rf"(?P<unit>{_UNIT})(?= - |\.|\Z| with error)")
 _EXIT: Final = re.compile(
-    r"(?P<which>Main|Control) process exited, code=(?P<code>\w+)(?:, status=(?P<status>\d+)(?:/(?P<name>[\w+/-]+))?)?"
+    r"(?P<which>Main|Control) process exited, code=(?P<code>\w+)"
+    r"(?:, status=(?P<status>\d+)(?:/(?P<name>[\w+/-]+))?)?"
 )
 _RESULT: Final = re.compile(r"(?:Unit entered failed state|Failed with result '(?P<result>[\w-]+)')")
 _COUNTER: Final = re.compile(

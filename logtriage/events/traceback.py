@@ -191,7 +191,7 @@ class _TracebackBlock:
         return True
 
     def _take_frame(self, frame: regex.Match[str], text: str) -> bool:
-        if self._expect == "message":
+        if self._expect == "message" and not self._is_bare:
             if not self._quotes_remote():
                 return False
             self._end_link("remote")
@@ -228,10 +228,15 @@ class _TracebackBlock:
             self._frames[-1] = attrs.evolve(self._frames[-1], line=stripped[:500])
             self._expect = "exception"
             return True
-        if typed and self._frames and self._looks_like_exception(typed, stripped):
+        if typed and self._type is None and self._frames and self._looks_like_exception(typed, stripped):
             self.take_exception(None, typed)
             return True
         return indented and bool(self._frames)  # further source lines (3.13), or damage
+
+    @property
+    def _is_bare(self) -> bool:
+        """Whether all there is so far is an exception line; people paste the stack below it."""
+        return not (self._frames or self._links or self._lines[0].text.rstrip().endswith(_HEADER))
 
     def _looks_like_exception(self, typed: regex.Match[str], stripped: str) -> bool:
         """Where indentation may be lost, only a name like an exception's tells it from source text."""
@@ -253,13 +258,13 @@ class _TracebackBlock:
         self._blank = False
 
     def _take_message(self, text: str, stripped: str) -> bool:
-        if self._blank and not self._grouped:
+        paragraphs = self._message[0] == "" and len(self._message) < 60  # "ImportError:" and its report below
+        if self._blank and not self._grouped and not paragraphs:
             return self._quotes_remote()
         if _ENDS.match(stripped) or self._size > _MAX_MESSAGE:
             return self._size > _MAX_MESSAGE and not _ENDS.match(stripped)
         typed = _TYPED.match(stripped[:2000])
-        bare = not self._frames and not self._lines[0].text.rstrip().endswith(_HEADER)
-        if bare and typed and not text[:1].isspace() and _NAMED_LIKE_AN_EXCEPTION.fullmatch(typed["type"]):
+        if self._is_bare and typed and not text[:1].isspace() and _NAMED_LIKE_AN_EXCEPTION.fullmatch(typed["type"]):
             return False  # one bare exception line after another
         self._message.append(text.rstrip())
         self._size += len(text)

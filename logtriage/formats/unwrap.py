@@ -5,7 +5,7 @@ The law: what a line becomes depends on the lines before it, never on the cut of
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 import attrs
@@ -29,12 +29,17 @@ _GAP_NOTES: Final = {
 class Unwrapper:
     """Take the envelopes off each line.
 
+    Args:
+        formats: The envelopes, most precise first.
+        clean: Removes escape sequences; collectors colour what they put in front of a line.
+
     Attributes:
         seen: Names of the formats that took a line, in the order of their first.
     """
 
-    def __init__(self, formats: Sequence[Format]) -> None:
+    def __init__(self, formats: Sequence[Format], clean: Callable[[str], str]) -> None:
         self._formats = formats
+        self._clean = clean
         self._likely: list[Format] = []  # the nest of the line before, tried first
         self.seen: list[str] = []
         self._width = 0
@@ -67,6 +72,8 @@ class Unwrapper:
         return out
 
     def _line(self, number: int, text: str, out: list[Record]) -> None:
+        if "\x1b" in text:
+            text = self._clean(text)
         if (
             self._last is not None
             and self._width

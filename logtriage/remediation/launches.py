@@ -46,7 +46,8 @@ def launches_of(script: Script, depth: int = 0) -> list[Launch]:
     for array in script.arrays:
         start = start_of_arguments(array.words)
         if start is not None:
-            launches.append(_launch(array.words, start, array.words[0].file_start))
+            own = ArgumentList(array.words[start:], array.words[start - 1])
+            launches.append(Launch((own,), array.words, array.words[0].file_start, in_array=True))
     return launches
 
 
@@ -58,18 +59,13 @@ def _launches_of(script: Script, command: Command, depth: int) -> list[Launch]:
     if nested:
         # A line for the environment has to stand before the outermost statement.
         at, leads = words[0].file_start, command.leads_line
-        return [Launch(n.arguments, n.words, at, leads, n.cut or command.cut) for n in nested]
+        return [Launch(inner.arguments, words, at, leads, inner.cut or command.cut) for inner in nested]
     start = start_of_arguments(words)
     if start is None:
         return []
     cut = command.cut or _dangling(script, command)
-    return [_launch(words, start, words[0].file_start, command.leads_line, cut)]
-
-
-def _launch(
-    words: tuple[Word, ...], start: int, at: int, leads_line: bool = False, cut: int | None = None
-) -> Launch:
-    return Launch((ArgumentList(words[start:], words[start - 1]),), words, at, leads_line, cut)
+    own = ArgumentList(words[start:], words[start - 1])
+    return [Launch((own,), words, words[0].file_start, command.leads_line, cut)]
 
 
 def _dangling(script: Script, command: Command) -> int | None:

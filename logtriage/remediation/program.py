@@ -78,10 +78,11 @@ class Launch:
 
     Attributes:
         arguments: Its own arguments first, then those that come from arrays and variables.
-        words: All words of the innermost command.
+        words: All words of the outermost command.
         at: Where the statement begins in the file, for a line to be put before it.
         leads_line: A line may be put there.
-        cut: Where a backslash meant to continue it has a blank after it; ``None`` if nowhere.
+        cut: Where it ends although its author meant it to go on; ``None`` if nowhere.
+        in_array: The words stand in an array that is run elsewhere.
     """
 
     arguments: tuple[ArgumentList, ...]
@@ -89,6 +90,7 @@ class Launch:
     at: int
     leads_line: bool = False
     cut: int | None = None
+    in_array: bool = False
 
     def flags(self) -> list[Flag]:
         """Every option that reaches the server, from whichever list."""

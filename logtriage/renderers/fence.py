@@ -17,7 +17,8 @@ __all__ = ["MAX_TEXT", "Fence", "shorten"]
 
 # More of a message than this is a dump; its first lines say what happened, its last ones how it ended.
 MAX_TEXT: Final = 4000
-_PLACEHOLDER: Final = re.compile(r"\{([A-Za-z_]\w{0,63})\}")
+# A brace after a dollar is a variable of the shell, not a capture.
+_PLACEHOLDER: Final = re.compile(r"(?<!\$)\{([A-Za-z_]\w{0,63})\}")
 
 
 def shorten(text: str, limit: int = MAX_TEXT) -> str:

@@ -6,10 +6,11 @@ import json
 
 from logtriage.formats import FORMATS, JournalExport, Unwrapper
 from logtriage.model import Record
+from logtriage.redaction import clean
 
 
 def records(*lines: str) -> list[Record]:
-    unwrapper = Unwrapper(FORMATS)
+    unwrapper = Unwrapper(FORMATS, clean)
     return [*unwrapper.feed((i + 1, line.encode()) for i, line in enumerate(lines)), *unwrapper.close()]
 
 
@@ -47,7 +48,7 @@ def test_a_json_message_of_bytes_and_several_lines_is_read() -> None:
 
 
 def test_a_message_that_journalctl_left_out_is_a_gap_that_tells_the_way_round() -> None:
-    unwrapper = Unwrapper(FORMATS)
+    unwrapper = Unwrapper(FORMATS, clean)
     line = json.dumps({"__CURSOR": "s=1", "_PID": "7", "MESSAGE": None}).encode()
     unwrapper.feed([(4, line), (9, line)])
     (gap,) = unwrapper.gaps

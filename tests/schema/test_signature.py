@@ -345,6 +345,17 @@ def test_a_pattern_that_passes_the_check_passes_re2(pattern: str) -> None:
     assert outside_re2(pattern) is not None or re2_takes(pattern) or regex.search(r"[*+?}][*?{]", pattern)
 
 
+def test_the_example_of_the_documentation_has_no_defect_and_shows_every_key() -> None:
+    page = (SCHEMA.parents[2] / "docs" / "signatures.md").read_text(encoding="utf-8")
+    example = page.partition("```toml\n")[2].partition("```")[0]
+    content, found = parse_content(example.encode())
+    assert (found, content_defects(content)) == ([], [])
+    schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
+    assert set(content) == set(schema["properties"])
+    assert set(content["requires"]) == set(schema["$defs"]["condition"]["properties"])
+    assert set(content["remediation"][0]) == set(schema["$defs"]["remediation"]["properties"])
+
+
 def test_the_schema_is_a_valid_schema() -> None:
     schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
     assert Draft202012Validator.META_SCHEMA["$id"] == schema["$schema"]

@@ -1,14 +1,14 @@
-"""Shell scripts, and files of assignments that scripts and units read."""
+"""Shell scripts, and the files of assignments that scripts and units read."""
 
 from __future__ import annotations
 
-import shlex
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from typing import Final
 
+import attrs
 import regex
 
-from logtriage.remediation.argv import removal
 from logtriage.remediation.launches import (
     arguments_from_variables,
     launches_of,
@@ -23,27 +23,39 @@ from logtriage.remediation.words import quote
 
 __all__ = ["TARGET"]
 
-_SHEBANG: Final = regex.compile(r"#!\s*+\S*?(?:/|\benv\s+)(?:ba|da|z|k)?sh\b")
+_SHEBANG: Final = regex.compile(r"#![ \t]*+\S*+(?:[ \t]+\S++)?")
+_SHELL_NAME: Final = regex.compile(r"(?:.*[/ \t])?(?:ba|da|z|k)?sh", regex.DOTALL)
+# A key at the margin (YAML), an object (JSON), an instruction (Dockerfile), a section (INI).
+_OTHER_FORMAT: Final = regex.compile(
+    r"^(?:[\w.-]++:(?:[ \t]|\r?$)|\{|FROM[ \t]|\[[\w.-]++\]|import[ \t])", regex.MULTILINE
+)
 _RUNS_PROGRAM: Final = regex.compile(r"(?:\S*/)?(?:python[\d.]*|docker|podman|srun|torchrun|exec|nohup)")
-_LEADING: Final = frozenset({"exec", "nohup", "command", "sudo"})
+_CONTAINERS: Final = frozenset({"docker", "podman", "nerdctl"})
+_ONLY_BLANKS: Final = regex.compile(r"[ \t]*+\r?(?:\n|$)")
+_GAP: Final = regex.compile(r"(?:[ \t]|\\\r?\n)*+")
 
 
 def detect(text: str, path: str) -> bool:
-    """Whether the text is a shell script: by its first line, its name or a command that starts a server."""
-    if _SHEBANG.match(text) or path.endswith((".sh", ".bash", ".env")):
+    """Whether it is a shell script: by its first line, its name, or a command in it that starts a server."""
+    shebang = _SHEBANG.match(text)
+    if shebang is not None:
+        return _SHELL_NAME.fullmatch(shebang[0].strip()) is not None
+    if path.endswith((".sh", ".bash", ".env")):
         return True
+    if _OTHER_FORMAT.search(text):
+        return False
     try:
-        read(text, path)
-    except Exception as error:  # noqa: BLE001  # placeholder
-        return False and bool(error)
-    return True
+        script = read_script(View.of_file(text))
+    except ShellError:
+        return False
+    return bool(launches_of(script)) or _only_assigns(script)
 
 
 def read(text: str, path: str) -> Program:
     """Read a script.
 
     Raises:
-        PatchError: It is not a script, or starts no server.
+        PatchError: It cannot be read, or a command ends where its author meant it to go on.
     """
     try:
         script = read_script(View.of_file(text))
@@ -53,24 +65,21 @@ def read(text: str, path: str) -> Program:
     for variable in variables_of(script):
         grouped[variable.name].append(variable)
     variables = {name: tuple(found) for name, found in grouped.items()}
-    launches = launches_of(script) or _likeliest(script) or _held_in_variables(variables)
+    launches = launches_of(script) or _likeliest(script)
     for launch in launches:
         if launch.cut is not None:
-            reason = "the command ends here: a comment, or a blank after the backslash, cuts off what follows"
+            reason = "the command is cut off by a comment, or by a blank after a backslash"
             raise refusal(reason, text, path, launch.cut)
-    followed = [
-        Launch(
-            (
-                *launch.arguments,
-                *arguments_from_variables(launch.arguments[0], variables, script.arrays),
-            ),
-            launch.words,
-            launch.at,
-            launch.leads_line,
-        )
-        for launch in launches
-    ]
+    followed = [_follow(launch, variables, script) for launch in launches]
+    if not followed and _only_assigns(script):
+        followed = _held_in_variables(variables)
     return Program(text, path, tuple(followed), variables)
+
+
+def _follow(launch: Launch, variables: Mapping[str, Sequence[Variable]], script: Script) -> Launch:
+    """Add the arguments that come from variables."""
+    more = arguments_from_variables(launch.arguments[0], variables, script.arrays)
+    return attrs.evolve(launch, arguments=(*launch.arguments, *more))
 
 
 def _likeliest(script: Script) -> list[Launch]:
@@ -78,11 +87,84 @@ def _likeliest(script: Script) -> list[Launch]:
     found = [command for command in script.commands if _may_be_server(command)]
     if len(found) != 1:
         return []
-    words = found[0].words
-    start = next((i for i, word in enumerate(words) if word.text.endswith(".py")), 0) + 1
-    return [Launch((ArgumentList(words[start:], words[start - 1]),), words, words[0].file_start, found[0].leads_line, found[0].cut)]
+    words, command = found[0].words, found[0]
+    start = next((index for index, word in enumerate(words) if word.text.endswith(".py")), 0) + 1
+    own = ArgumentList(words[start:], words[start - 1])
+    return [Launch((own,), words, words[0].file_start, command.leads_line, command.cut)]
 
 
 def _may_be_server(command: Command) -> bool:
     runs = any(_RUNS_PROGRAM.fullmatch(word.text) for word in command.words)
     return runs and any(is_flag(word) for word in command.words)
+
+
+def _only_assigns(script: Script) -> bool:
+    """Whether it is a file of assignments, as ``EnvironmentFile=`` names."""
+    words = [word for command in script.commands for word in command.words if word.text != "export"]
+    return bool(words) and all(regex.match(r"[A-Za-z_]\w*+=", word.text) for word in words)
+
+
+def _held_in_variables(variables: Mapping[str, Sequence[Variable]]) -> list[Launch]:
+    """The variables that hold options, each taken for the command line of one server."""
+    held = [words_between_blanks(variable.value) for found in variables.values() for variable in found]
+    return [
+        Launch((ArgumentList(words),), words, words[0].file_start)
+        for words in held
+        if any(is_flag(word) for word in words)
+    ]
+
+
+def add_variable(program: Program, name: str, value: str) -> list[Edit]:
+    """Export a variable before each command that starts a server.
+
+    Raises:
+        PatchError: No command does.
+    """
+    line = f"{name}={quote(value, 'shell')}"
+    own = [launch for launch in program.launches if launch.arguments[0].before is not None]
+    if not own:
+        if program.text.strip() and not program.variables:
+            raise program.refuse("no command in this file starts a server")
+        end = len(program.text)
+        break_first = "" if not program.text or program.text.endswith("\n") else new_line_of(program.text)
+        return [Edit(end, end, f"{break_first}{line}{new_line_of(program.text)}")]
+    return list({edit.start: edit for edit in (_give(program, launch, line) for launch in own)}.values())
+
+
+def _give(program: Program, launch: Launch, line: str) -> Edit:
+    words = [word.text for word in launch.words]
+    if _CONTAINERS & {word.rsplit("/", 1)[-1] for word in words} and "run" in words:
+        # The variables of the host do not reach the container.
+        at = launch.words[words.index("run")].file_end
+        return Edit(at, at, f" -e {line}")
+    if not launch.leads_line:
+        return Edit(launch.at, launch.at, f"env {line} " if launch.in_array else f"{line} ")
+    margin = program.text[program.text.rfind("\n", 0, launch.at) + 1 : launch.at]
+    return Edit(launch.at, launch.at, f"export {line}{new_line_of(program.text)}{margin}")
+
+
+def drop_variable(program: Program, variable: Variable) -> Edit:
+    """Take an assignment out, with its line if nothing else stands there."""
+    first, last = variable.words[0], variable.words[-1]
+    if not variable.alone:
+        if variable.before is not None:
+            return Edit(variable.before.file_end, last.file_end, "")
+        gap = _GAP.match(program.text, last.file_end)
+        return Edit(first.file_start, gap.end() if gap else last.file_end, "")
+    start = (variable.before or first).file_start
+    line = program.text.rfind("\n", 0, start) + 1
+    rest = _ONLY_BLANKS.match(program.text, last.file_end)
+    if rest and not program.text[line:start].strip():
+        return Edit(line, rest.end(), "")
+    return Edit(start, last.file_end, f"unset {variable.name}")
+
+
+def steps(path: str) -> tuple[str, ...]:
+    """What to do after the script was changed."""
+    return (
+        f"start {path} again, or whatever reads it",
+        "watch its output for the line that says the server is ready, and for the same failure",
+    )
+
+
+TARGET: Final = Target("shell-script", detect, read, add_variable, drop_variable, steps)

@@ -23,14 +23,14 @@ class Target:
         kind: Its name.
         detect: Says by its text, and its name if that does not tell, whether a file is of this sort.
         read: Reads a file's text; the second argument is its path.
-        add_variable: The edit that gives the server a variable it does not have.
-        drop_variable: The edits that take one away.
+        add_variable: The edits that give the server a variable it does not have.
+        drop_variable: The edit that takes one away.
         steps: What to do after the file was changed.
     """
 
     kind: Kind
     detect: Callable[[str, str], bool]
     read: Callable[[str, str], Program]
-    add_variable: Callable[[Program, str, str], Edit]
+    add_variable: Callable[[Program, str, str], list[Edit]]
     drop_variable: Callable[[Program, Variable], Edit]
     steps: Callable[[str], tuple[str, ...]]
