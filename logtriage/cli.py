@@ -17,10 +17,10 @@ from types import FrameType
 from typing import TYPE_CHECKING, BinaryIO, Final, NoReturn
 
 from logtriage._version import VERSION
-from logtriage.errors import LogtriageError, PatchError, SourceError
+from logtriage.errors import LogtriageError, SourceError
 
 if TYPE_CHECKING:
-    from logtriage.model import Patch, Remediation, Report
+    from logtriage.model import Report
     from logtriage.triage import Triage
 
 __all__ = ["main"]
@@ -33,8 +33,6 @@ INTERRUPTED: Final = 128 + signal.SIGINT
 TERMINATED: Final = 128 + signal.SIGTERM
 
 FORMATS: Final = ("text", "json", "jsonl", "markdown")
-# A launch file is written by a person; something larger was named by mistake.
-_MAX_LAUNCH_FILE: Final = 4 * 1024 * 1024
 
 _EPILOG: Final = """\
 exit status:
@@ -199,8 +197,9 @@ def _feed(triage: Triage, name: str) -> int:
 
 
 def _note_empty(report: Report, failure: int) -> None:
-    if report.source.lines == 0 and not failure:
-        _complain("the input holds no readable line")
+    notes = [gap.note for gap in report.source.gaps if gap.kind in ("empty", "binary")]
+    if not failure and (notes or not report.source.lines):
+        _complain(notes[0] if notes else "the input holds no readable line")
 
 
 # --- answering ------------------------------------------------------------------------------------
@@ -210,93 +209,23 @@ def _answer(report: Report, options: argparse.Namespace, failure: int) -> int:
     """Print the report; return 0, or the exit status for what went wrong."""
     from logtriage.renderers import render
 
-    if failure and options.format == "text" and not report.source.bytes and report.headline is None:
+    if failure and options.format == "text" and not report.source.lines and report.headline is None:
         return 0  # nothing was read: "nothing crashed" would be a lie
     if not options.patch:
         _write(sys.stdout, render(report, options.format, color=_colored(sys.stdout)))
         return 0
-    patched, diff, reasons, unreadable = _patched(report, options)
+    from logtriage.launch_files import patch_files
+
+    patched = patch_files(report, options.patch, drop_in=options.drop_in, target=options.target)
     if options.format == "text":
-        # Standard output is for `git apply`; the diff is the user's own file, so it is exact.
-        _write(sys.stdout, diff)
-        _write(sys.stderr, render(report, "text", color=_colored(sys.stderr)))
+        # Standard output is for `git apply`: the diff is of the user's own file, hence exact.
+        _write(sys.stdout, patched.diff)
+        _write(sys.stderr, render(patched.told, "text", color=_colored(sys.stderr)))
     else:
-        _write(sys.stdout, render(patched, options.format, color=_colored(sys.stdout)))
-    for reason in reasons:
+        _write(sys.stdout, render(patched.report, options.format, color=_colored(sys.stdout)))
+    for reason in patched.reasons:
         _complain(reason)
-    return unreadable
-
-
-def _patched(report: Report, options: argparse.Namespace) -> tuple[Report, str, list[str], int]:
-    """Make a patch of each launch file for the headline.
-
-    Returns:
-        The report with the patches in its remediations, all diffs in one, why a file got none, and
-        the exit status for a file that cannot be read, else 0.
-    """
-    import attrs
-
-    diffs: list[str] = []
-    reasons: list[str] = []
-    failure = 0
-    if report.headline is None:
-        return report, "", ["no patch: nothing crashed"], 0
-    headline = report.diagnoses[report.headline]
-    remediations = list(headline.remediations)
-    for path in options.patch:
-        try:
-            text = _launch_text(path)
-        except SourceError as error:
-            reasons.append(str(error))
-            failure = FAILED
-            continue
-        index, diff, why_not = _first_patch(remediations, text, path, options)
-        if index is None:
-            reasons.append(f"no patch for {path}: {why_not}")
-            continue
-        diffs.append(diff)
-        remediations[index] = attrs.evolve(
-            remediations[index], patch=(remediations[index].patch or "") + diff
-        )
-    headline = attrs.evolve(headline, remediations=tuple(remediations))
-    diagnoses = list(report.diagnoses)
-    diagnoses[report.headline] = headline
-    return attrs.evolve(report, diagnoses=tuple(diagnoses)), "".join(diffs), reasons, failure
-
-
-def _first_patch(
-    remediations: Sequence[Remediation], text: str, path: str, options: argparse.Namespace
-) -> tuple[int | None, str, str]:
-    """The first remediation, best first, that yields a patch: its index, the diff, or why there is none."""
-    from logtriage.remediation import drop_in, propose_patch, unified_diff
-
-    reasons: list[str] = []
-    for index, remediation in enumerate(remediations):
-        if remediation.applicability == "display-only" or not remediation.changes:
-            continue
-        try:
-            patch: Patch = (
-                drop_in(remediation, text, path)
-                if options.drop_in
-                else propose_patch(remediation, text, path, options.target)
-            )
-        except PatchError as error:
-            reasons.append(str(error))
-            continue
-        return index, unified_diff(patch), ""
-    return None, "", "; ".join(dict.fromkeys(reasons)) or "nothing in a launch file would mend this"
-
-
-def _launch_text(path: str) -> str:
-    """The text of a launch file; its line ends and bytes that are no UTF-8 survive a round trip."""
-    try:
-        with Path(path).open("rb") as stream:
-            content = stream.read(_MAX_LAUNCH_FILE + 1)
-    except OSError as error:
-        raise SourceError(f"cannot read {path}: {error.strerror or error}") from error
-    if len(content) > _MAX_LAUNCH_FILE:
-        raise SourceError(f"cannot read {path}: it is too large for a launch file")
-    return content.decode("utf-8", "surrogateescape")
+    return FAILED if patched.unreadable else 0
 
 
 # --- sub-commands ---------------------------------------------------------------------------------

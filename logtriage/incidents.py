@@ -50,6 +50,7 @@ class _Life:
     starting: bool = False  # "Starting" was said, "Started" not yet
     told: bool = False  # something besides its start is known of it
     announced: bool = False  # its provisional incident was handed out
+    phases: set[str] = attrs.field(factory=set)
 
     def add(self, event: Event) -> None:
         """Take an event; when there are too many, the middle of the story goes."""
@@ -158,7 +159,11 @@ class IncidentAssembler:
             ):
                 life.troubled = True
         life.invocation = attrs.evolve(invocation, **changes)
-        life.add(event)
+        if not isinstance(event, Lifecycle) or event.action != "phase":
+            life.add(event)
+        elif event.detail not in life.phases:  # a server at work says so on every line
+            life.phases.add(event.detail)
+            life.add(event)
 
     def _lifecycle(self, key: str, life: _Life, event: Lifecycle) -> dict[str, Any]:
         """What a step of the service's life changes in what we know of it."""

@@ -19,10 +19,11 @@ __all__ = ["clean", "marker", "redact", "redact_arguments", "redact_mapping", "s
 # --- control characters ---------------------------------------------------------------------------
 
 # ECMA-48: CSI, then the string sequences (OSC, DCS, SOS, PM, APC), then the short ones.  A string
-# sequence ends on its own line: an unterminated one must not hide the lines after it.
+# sequence ends on its own line: an unterminated one must not hide the lines after it.  None holds
+# the start of another, which keeps the search linear.
 _CONTROL: Final = re.compile(
     "(?:\x1b\\[|\x9b)[0-?]*[ -/]*[@-~]"
-    "|(?:\x1b[\\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c\n]*(?:\x07|\x1b\\\\|\x9c)"
+    "|(?:\x1b[\\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x80-\x9f\n]*(?:\x07|\x1b\\\\|\x9c)"
     "|\x1b[ -/]*[0-~]"
     "|[\x00-\x08\x0b-\x1f\x7f-\x9f]"
     # Bidirectional controls, zero-width and other invisible characters, line separators.
@@ -207,10 +208,10 @@ _URL: Final = re.compile(r"://([^\s/?#\"'<>]{1,1024})@")
 # The look-behind keeps a search from starting again inside one long word, which would cost the square.
 _SHAPE: Final = re.compile(
     r"(?<![A-Za-z0-9_])(?:hf_[A-Za-z0-9]{16,}|api_org_[A-Za-z0-9]{16,}|gh[oprsu]_[A-Za-z0-9]{16,}"
-    r"|github_pat_[A-Za-z0-9_]{16,}|A[KS]IA[A-Z0-9]{12,}|AIza[A-Za-z0-9_-]{30,})"
+    r"|github_pat_[A-Za-z0-9_]{16,}|A[KS]IA[A-Z0-9]{12,}|AIza[A-Za-z0-9_-]{30,})[A-Za-z0-9_]*"
     r"|(?<![\w-])(?:sk-[A-Za-z0-9_-]{16,}|glpat-[A-Za-z0-9_-]{16,}|nvapi-[A-Za-z0-9_-]{16,}"
     r"|xox[abprs]-[A-Za-z0-9-]{10,}"
-    r"|eyJ[A-Za-z0-9_-]{4,}\.[A-Za-z0-9_-]{4,}(?:\.[A-Za-z0-9_-]*)?)"
+    r"|eyJ[A-Za-z0-9_-]{4,}\.[A-Za-z0-9_-]{4,}(?:\.[A-Za-z0-9_-]*)?)[A-Za-z0-9_]*"
 )
 _SHAPE_KIND: Final = dict.fromkeys(("sk-", "AKI", "ASI", "AIz", "nva"), "api-key")
 _BEARER: Final = re.compile(r"(?<![A-Za-z0-9_])bearer[ \t]{1,16}([A-Za-z0-9._~+/=-]{6,})", re.IGNORECASE)

@@ -170,16 +170,15 @@ class Triage:
                     attrs.evolve(record, text=text, continued=i > 0) for i, text in enumerate(record.text.split("\n"))
                 ]
             ]
-        lines = [line for record in records for line in self._demux.feed(record)]
-        return self._lines_in(lines)
+        # One record after the other to the very end, or the cut of the chunks would show in what is counted.
+        return [found for record in records for line in self._demux.feed(record) for found in self._line_in(line)]
 
-    def _lines_in(self, lines: Iterable[Line]) -> list[Diagnosis]:
+    def _line_in(self, line: Line) -> list[Diagnosis]:
         out: list[Diagnosis] = []
-        for line in lines:
-            for event in self._reader.feed(line):
-                out += self._incidents_in(self._assembler.feed(event))
-                if event.kind != "lifecycle":
-                    out += [found for each in self._assembler.provisional() if (found := self._diagnose(each))]
+        for event in self._reader.feed(line):
+            out += self._incidents_in(self._assembler.feed(event))
+            if event.kind != "lifecycle":
+                out += [found for each in self._assembler.provisional() if (found := self._diagnose(each))]
         return out
 
     def _incidents_in(self, incidents: Iterable[Incident]) -> list[Diagnosis]:

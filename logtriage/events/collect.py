@@ -39,10 +39,11 @@ HEAD: Final = 4096
 _TRUST: Final[tuple[Basis, ...]] = ("prefix", "pid", "continuation", "only-candidate", "guess")
 
 # A tqdm bar ends without a line break when the process dies, so the next text stands behind it.
-_BAR_END: Final = re.compile(r"(?:it/s|s/it)\]")
+_BAR_ENDS: Final = ("it/s]", "s/it]")
 
 _ENGINES: Final = re.compile(
-    r"[/\\](?:sglang|vllm|tensorrt_llm|lmdeploy|text_generation_server)[/\\]", re.IGNORECASE
+    r"[/\\](?:sglang|sgl_kernel|sgl_jit_kernel|vllm|tensorrt_llm|lmdeploy|text_generation_server)[/\\]",
+    re.IGNORECASE,
 )
 
 _OPENINGS: Final = (
@@ -149,10 +150,8 @@ def after_bar(text: str) -> str:
     >>> after_bar("  0%|          | 0/58 [00:00<?, ?it/s]Fatal Python error: Aborted")
     'Fatal Python error: Aborted'
     """
-    if "it/s]" not in text and "s/it]" not in text:
-        return text
-    *_, last = _BAR_END.finditer(text)
-    return text[last.end() :]
+    end = max(text.rfind(mark) for mark in _BAR_ENDS)
+    return text if end < 0 else text[end + len("it/s]") :]
 
 
 def in_app(filename: str) -> bool:

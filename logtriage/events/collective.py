@@ -82,10 +82,10 @@ class _Timeout(CppText):
 
     def _continue(self, line: Line, log: CppLine) -> bool:
         if log.kind == "status":
-            self._status += f"\n{log.message[:HEAD]}"
+            self._status = self._status or log.message[:HEAD]
         elif self._log.kind == "status" and tells_timeout(log.message):
             # The status came first; the sentence that names the collective tells more.
-            self._status += f"\n{self._log.message[:HEAD]}"
+            self._status = self._log.message[:HEAD]
             self._log = log
         self._state = "message"
         return self.take(line, keep=False)

@@ -65,6 +65,7 @@ _AFTERWORDS: Final = (
     "dumping nccl trace",
     "light Recorder",
     "light recorder",
+    "First PG on this rank to signal dumping",
     "Dumping c++ stacktraces",
     "Could not acquire GIL",
     "Terminating the process after",
@@ -155,10 +156,12 @@ def timeout_event(block: Gathering, message: str, rank: int | None, status: str 
         block: Its lines.
         message: The watchdog's first words.
         rank: Torch's rank, if said.
-        status: Further text with sequence numbers.
+        status: The line that tells how far the rank had come, if it is not the message itself.
     """
-    told = f"{message}\n{status}"[: 2 * HEAD]
     message = message[max(message.find(_CAUGHT), 0) :]
+    if status:
+        message = f"{message}\n{status}"
+    told = message[: 2 * HEAD]
     work = _WORK.search(told)
     at = _STATUS.search(told)
     sequence = int(work[1]) if work else int(at["sequence"]) if at else None

@@ -48,7 +48,9 @@ def open_build(line: Line) -> Block | None:
     text = line.text[:HEAD]
     if text.startswith("FAILED: "):
         return _Failed(line)
-    if any(word in text for word in ("rror", "fatal", "cannot find", "not found")) and _ERROR.match(text):
+    if any(word in text for word in ("rror", "ERROR", "fatal", "cannot find", "not found")) and _ERROR.match(
+        text
+    ):
         return _Compiler(line)
     return None
 

@@ -14,9 +14,11 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+import attrs
+
 from logtriage.events.block import Block
 from logtriage.events.collect import HEAD, Gathering, joined
-from logtriage.model import Event, KernelReport, Line, Process
+from logtriage.model import Event, KernelReport, Line, Process, Record
 
 __all__ = ["open_block"]
 
@@ -41,7 +43,7 @@ _DRIVER: Final = re.compile(
 _PROBED: Final = re.compile(r"NVRM: The NVIDIA GPU (?P<device>[0-9a-fA-F:.]{5,20})")
 _BUS_ADDRESS: Final = "fallen off the bus"
 
-_OOM_HEAD: Final = re.compile(r"(?P<comm>.{1,32}) invoked oom-killer: ")
+_OOM_HEAD: Final = re.compile(r"[\w:./+ -]{1,32} invoked oom-killer: ")
 _OOM_KILL: Final = re.compile(r"oom-kill:constraint=.{0,2000}?,task=(?P<comm>.{1,32}),pid=(?P<pid>\d+),uid=")
 _KILLED: Final = re.compile(
     r"(?:(?P<kind>Memory cgroup out of memory|Out of memory)(?: \([^)]{0,80}\))?: )?"
@@ -82,28 +84,30 @@ def open_block(line: Line) -> Block | None:
     (31, 4242, 'python3', True)
     """
     record = line.record
-    trusted = record.transport == "kernel" or record.ident == "kernel"
+    trusted = _is_kernel(record)
     if not trusted and (line.prefixed or record.ident or record.transport not in ("", "kernel")):
-        return _open_earlyoom(line) if record.ident == "earlyoom" else None
+        return None
+    if record.ident == "earlyoom":
+        return _open_earlyoom(line)
     text = _stripped(line)
     if "NVRM: " in text[:8]:
-        return _open_driver(line, text, trusted)
+        return _open_driver(line, text)
     if "SXid" in text and (switch := _SXID.match(text)):
-        return _Switch(line, text, trusted, switch)
+        return _Switch(line, switch)
     if "oom" in text or "process " in text:
         if _OOM_HEAD.match(text) or _OOM_KILL.match(text):
-            return _Oom(line, text, trusted)
+            return _Oom(line)
         killed = _KILLED.match(text)
         if killed and (killed["kind"] or killed["size"]):
-            return _Oom(line, text, trusted)
+            return _Oom(line)
     if fault := _SEGFAULT.match(text) or _TRAP.match(text):
-        return _Fault(line, text, trusted, fault)
+        return _Fault(line, fault)
     if trusted:
         if hung := _HUNG.match(text):
-            return _Report(line, text, trusted, report="hung-task", pid=int(hung["pid"]), comm=hung["comm"])
+            return _Report(line, _Told("hung-task", pid=int(hung["pid"]), comm=hung["comm"]))
         if hardware := _HARDWARE.match(text):
             pid = int(hardware["pid"]) if hardware["pid"] else None
-            return _Report(line, text, trusted, report="hardware", pid=pid, comm=hardware["comm"] or "")
+            return _Report(line, _Told("hardware", pid=pid, comm=hardware["comm"] or ""))
     return None
 
 
@@ -114,27 +118,25 @@ def _stripped(line: Line) -> str:
     return (text[stamp.end() :] if stamp else text).rstrip()
 
 
-def _open_driver(line: Line, text: str, trusted: bool) -> Block | None:
+def _open_driver(line: Line, text: str) -> Block | None:
     if found := _XID.match(text):
         rest = found["rest"] or ""
         owner = _OWNER.match(rest)
         pid = owner["pid"] if owner else ""
         comm = (owner["name"] or "") if owner else ""
-        return _Report(
-            line,
-            text,
-            trusted,
-            report="xid",
+        told = _Told(
+            "xid",
             code=int(found["code"]),
             pid=int(pid) if pid.isdecimal() else None,
             comm="" if comm.startswith("<") else comm[:15],
             device=found["device"],
         )
+        return _Report(line, told)
     if probed := _PROBED.match(text):
-        return _Probed(line, text, trusted, probed["device"])
+        return _Probed(line, probed["device"])
     if driver := _DRIVER.match(text):
         report = "bus" if driver["what"] == f"GPU has {_BUS_ADDRESS}" else "driver"
-        return _Report(line, text, trusted, report=report, device=driver["device"] or "")
+        return _Report(line, _Told(report, device=driver["device"] or ""))
     return None
 
 
@@ -142,53 +144,56 @@ def _open_earlyoom(line: Line) -> Block | None:
     found = _EARLYOOM.match(line.text[:HEAD])
     if found is None:
         return None
-    text = line.text[:HEAD].rstrip()
-    return _Report(line, text, True, report="oom", pid=int(found["pid"]), comm=found["comm"])
+    return _Report(line, _Told("oom", pid=int(found["pid"]), comm=found["comm"]))
+
+
+def _is_kernel(record: Record) -> bool:
+    """Whether the kernel itself, or earlyoom in its place, said this."""
+    return record.transport == "kernel" or record.ident in ("kernel", "earlyoom")
+
+
+@attrs.frozen
+class _Told:
+    """What the first line of a report tells; the names are those of :class:`KernelReport`."""
+
+    report: str
+    code: int | None = None
+    pid: int | None = None
+    comm: str = ""
+    device: str = ""
 
 
 class _Kernel(Gathering):
     """What all reports share."""
 
-    def __init__(self, first: Line, text: str, trusted: bool) -> None:
+    def __init__(self, first: Line) -> None:
         super().__init__(first, keep=False)
-        self.texts.append(text)
-        self._trusted = trusted
+        self.texts.append(_stripped(first))
+        self._trusted = _is_kernel(first.record)
 
     def elsewhere(self, line: Line) -> bool:
         """Whether *line* cannot be the kernel's: an engine's prefix stands on it."""
         return line.prefixed and not self._trusted
 
-    def report(
-        self,
-        report: str,
-        *,
-        code: int | None = None,
-        pid: int | None = None,
-        comm: str = "",
-        device: str = "",
-    ) -> KernelReport:
+    def event(self, told: _Told) -> KernelReport:
         """The event."""
         process = self.first.process
         if process.role != "kernel":
             process = Process(role="kernel", label="kernel", host=self.first.record.host)
         return KernelReport(
             message=joined(self.texts),
-            report=report,
-            code=code,
-            pid=pid,
-            comm=comm,
-            device=device,
+            report=told.report,
+            code=told.code,
+            pid=told.pid,
+            comm=told.comm,
+            device=told.device,
             trusted=self._trusted,
             **self.origin(process),
         )
 
 
 class _Report(_Kernel):
-    """A report of one line and the driver's further lines about it.
-
-    Attributes:
-        fields: What the first line told.
-    """
+    """A report of one line and the driver's further lines about it."""
 
     # One printk with line breaks arrives indented; the driver then adds lines of no news.
     _ECHO = re.compile(
@@ -197,46 +202,34 @@ class _Report(_Kernel):
         r"components have the same|\s*-?\d+\s+\d+\s+[A-Z_]+|GPU\d* (?:GSP )?RPC|Rate limiting)"
     )
 
-    def __init__(
-        self,
-        first: Line,
-        text: str,
-        trusted: bool,
-        *,
-        report: str,
-        code: int | None = None,
-        pid: int | None = None,
-        comm: str = "",
-        device: str = "",
-    ) -> None:
-        super().__init__(first, text, trusted)
-        self._made = (report, code, pid, comm, device)
+    def __init__(self, first: Line, told: _Told) -> None:
+        super().__init__(first)
+        self._told = told
 
     def offer(self, line: Line) -> bool:
         """Take indented text, and the driver's lines that repeat the report."""
         if self.elsewhere(line) or (line.record.ident or "kernel") != (self.first.record.ident or "kernel"):
             return False
-        if line.text[:4].isspace() and line.text.strip() and self._made[0] == "xid":
+        if line.text[:4].isspace() and line.text.strip() and self._told.report == "xid":
             self.texts.append(line.text.strip()[:HEAD])
             return self.take(line, keep=False) and len(self.texts) < 40
         text = _stripped(line)
         if not self._ECHO.match(text):
             return False
-        if self._made[0] == "driver":
+        if self._told.report == "driver":
             self.texts.append(text)
         return self.take(line, keep=False)
 
     def close(self) -> Sequence[Event]:
         """One report."""
-        report, code, pid, comm, device = self._made
-        return [self.report(report, code=code, pid=pid, comm=comm, device=device)]
+        return [self.event(self._told)]
 
 
 class _Probed(_Kernel):
     """Three lines of one printk; the last says whether the GPU fell off the bus."""
 
-    def __init__(self, first: Line, text: str, trusted: bool, device: str) -> None:
-        super().__init__(first, text, trusted)
+    def __init__(self, first: Line, device: str) -> None:
+        super().__init__(first)
         self._device = device
 
     def offer(self, line: Line) -> bool:
@@ -256,14 +249,14 @@ class _Probed(_Kernel):
 
     def close(self) -> Sequence[Event]:
         """One report, if the GPU fell off the bus."""
-        return [self.report("bus", device=self._device)] if _BUS_ADDRESS in joined(self.texts) else []
+        return [self.event(_Told("bus", device=self._device))] if _BUS_ADDRESS in joined(self.texts) else []
 
 
 class _Switch(_Kernel):
     """A report of an NVSwitch; lines on severity and data repeat its code."""
 
-    def __init__(self, first: Line, text: str, trusted: bool, found: re.Match[str]) -> None:
-        super().__init__(first, text, trusted)
+    def __init__(self, first: Line, found: re.Match[str]) -> None:
+        super().__init__(first)
         self._found = found
 
     def offer(self, line: Line) -> bool:
@@ -276,14 +269,14 @@ class _Switch(_Kernel):
 
     def close(self) -> Sequence[Event]:
         """One report."""
-        return [self.report("sxid", code=int(self._found["code"]), device=self._found["device"])]
+        return [self.event(_Told("sxid", code=int(self._found["code"]), device=self._found["device"]))]
 
 
 class _Fault(_Kernel):
     """A segmentation fault or another trap; the code bytes stand on the next line."""
 
-    def __init__(self, first: Line, text: str, trusted: bool, found: re.Match[str]) -> None:
-        super().__init__(first, text, trusted)
+    def __init__(self, first: Line, found: re.Match[str]) -> None:
+        super().__init__(first)
         self._found = found
 
     def offer(self, line: Line) -> bool:
@@ -292,18 +285,18 @@ class _Fault(_Kernel):
 
     def close(self) -> Sequence[Event]:
         """One report; the number is a thread's, which may differ from the process's."""
-        return [self.report("segfault", pid=int(self._found["pid"]), comm=self._found["comm"].strip())]
+        return [self.event(_Told("segfault", pid=int(self._found["pid"]), comm=self._found["comm"].strip()))]
 
 
 class _Oom(_Kernel):
     """The OOM killer's block: who asked, the state of memory, who was killed."""
 
-    def __init__(self, first: Line, text: str, trusted: bool) -> None:
-        super().__init__(first, text, trusted)
+    def __init__(self, first: Line) -> None:
+        super().__init__(first)
         self._victim: tuple[int, str] | None = None
         self._killed = False
         self._lines = 1
-        self._read(text)
+        self._read(self.texts[0])
 
     def _read(self, text: str) -> None:
         killed = _KILLED.match(text)
@@ -333,4 +326,4 @@ class _Oom(_Kernel):
     def close(self) -> Sequence[Event]:
         """One report, if a victim is named or at least the killer was called."""
         pid, comm = self._victim or (None, "")
-        return [self.report("oom", pid=pid, comm=comm)]
+        return [self.event(_Told("oom", pid=pid, comm=comm))]

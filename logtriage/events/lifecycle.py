@@ -27,7 +27,9 @@ from logtriage.model import Event, Lifecycle, Line, Phase
 
 __all__ = ["open_block"]
 
-_LEVEL: Final = re.compile(r"(?:INFO|WARNING|ERROR|CRITICAL|DEBUG): +")
+_LEVEL: Final = re.compile(
+    r"(?:INFO|WARNING|ERROR|CRITICAL|DEBUG): +|[IWE]\d{4} [\d:.]{8,20} \d+ torch/[\w./]{1,200}:\d+\] "
+)
 _STARTS: Final = tuple(
     text
     for text in (

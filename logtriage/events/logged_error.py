@@ -49,9 +49,7 @@ _STARTS: Final = (
     # SGLang says these before it raises something shorter, or instead.
     "Prefill out of memory",
     "Decode out of memory",
-    "Out of memory",
     "Initialization failed. ",
-    "Failed to initialize ",
     "SubprocessWatchdog thread crashed",
     # docker and its NVIDIA part: the container never ran
     "docker: Error response from daemon",
@@ -59,7 +57,6 @@ _STARTS: Final = (
     "nvidia-container-cli: ",
     "OCI runtime create failed",
     # systemctl, slurm, text-generation-inference
-    "Job for ",
     "slurmstepd: error: Detected ",
     "Error: Shard",
     "Error: DownloadError",
@@ -97,7 +94,7 @@ def open_block(line: Line) -> Block | None:
             return block
     if text.startswith(_ADVICE):
         return _whole(line, text, origin="advice")
-    if text.startswith(_STARTS):
+    if text.startswith(_STARTS) or (text.startswith("Job for ") and " failed because " in text):
         return _Text(line, "engine")
     return _open_library(line, text) or _open_level(line, text)
 

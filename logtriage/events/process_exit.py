@@ -105,7 +105,7 @@ def open_block(line: Line) -> Block | None:
         return _whole(line, Process(role="scheduler"), _code(code["code"]))
     if text.startswith("Root Cause (first observed failure):"):
         return _Elastic(line)
-    if text.startswith("Primary job ") and "non-zero exit code" in text:
+    if text.startswith("Primary job ") and "terminated normally, but" in text:
         return _Mpi(line)
     if line.record.message_id == _COREDUMP or line.record.ident == "systemd-coredump":
         return _dumped(line)
@@ -296,6 +296,6 @@ class _Mpi(_Rows):
             self._code = int(found[1])
             return self.take(line)
         wanted = not text.strip() or text.startswith(
-            ("-----", "mpirun detected", "per user-direction", "thus causing")
+            ("-----", "mpirun detected", "a non-zero exit code", "the job to be terminated")
         )
         return wanted and self.take(line, keep=False)

@@ -19,7 +19,7 @@ __all__ = ["open_block"]
 _PATTERNS: Final = (
     re.compile(
         r"(?:\w+(?: \w+){0,3} )?[Ww]atchdog timeout \(self\.watchdog_timeout=(?P<seconds>[\d.]+)"
-        r"(?:, self\.soft=(?P<soft>True|False))?\)"
+        r"(?:, self\.soft=(?P<soft>True|False))?\)\s*$"
     ),
     re.compile(
         r"Health check failed\. Server couldn't get a response from detokenizer for last (?P<seconds>[\d.]+)"

@@ -205,7 +205,14 @@ def _data() -> dict[str, str]:
 def _table() -> Mapping[str, _Flag]:
     rows: object = _data()["flags"]
     assert isinstance(rows, dict)
-    return {name: _read_flag(name, row) for name, row in rows.items()}
+    flags = {name: _read_flag(name, row) for name, row in rows.items()}
+    for name, row in rows.items():
+        if "negatable" in row:
+            # argparse.BooleanOptionalAction: the release also takes the flag with "no-" before it.
+            opposite = f"--no-{name[2:]}"
+            life = _life(row["negatable"], row.get("until"))
+            flags[opposite] = _Flag(opposite, {opposite: life}, "none", None, ())
+    return flags
 
 
 def _read_flag(name: str, row: Mapping[str, object]) -> _Flag:
@@ -215,9 +222,6 @@ def _read_flag(name: str, row: Mapping[str, object]) -> _Flag:
     assert isinstance(choices, dict)
     names = {name: _life(row["since"], row.get("until"))}
     names |= {alias: _life(*span) for alias, span in aliases.items()}
-    if "negatable" in row:
-        # argparse.BooleanOptionalAction: the release also takes the flag with "no-" before it.
-        names[f"--no-{name[2:]}"] = _life(row["negatable"], row.get("until"))
     takes, instead = row.get("takes"), row.get("instead")
     return _Flag(
         name=name,

@@ -25,14 +25,16 @@ __all__ = [
     "edits_to_add",
     "edits_to_remove",
     "edits_to_set",
-    "removal",
     "remove_flag",
     "set_flag",
     "tokenize",
     "uses_of",
 ]
 
-_COMMENT: Final = regex.compile(r"\n[ \t]*[#;]")
+# What stands between two words is blanks, continuations and comments.
+_COMMENT: Final = regex.compile(r"#|\n[ \t]*+;")
+_PLAIN_GAP: Final = regex.compile(r"(?:[ \t]|\\?\r?\n)*+")
+_BREAK: Final = regex.compile(r"\r?\n")
 
 
 def tokenize(text: str, quoting: Quoting = "shell") -> tuple[Word, ...]:
@@ -73,8 +75,9 @@ def remove_flag(text: str, flag: str, quoting: Quoting = "shell") -> str:
     >>> remove_flag("serve --tp 8 --enable-mixed-chunk --port 1", "--enable-mixed-chunk")
     'serve --tp 8 --port 1'
     """
-    program = _read_line(text, quoting)
-    return apply_edits(text, edits_to_remove(program, flag))
+    while edits := edits_to_remove(_read_line(text, quoting), flag):
+        text = apply_edits(text, edits)
+    return text
 
 
 def add_flag(text: str, flag: str, value: str | None = None, quoting: Quoting = "shell") -> str:
@@ -130,9 +133,12 @@ def edits_to_set(program: Program, name: str, value: str | None, old: str | None
         PatchError: The value comes from elsewhere, or it is unclear which launch is meant.
     """
     uses = uses_of(program, name)
-    failing = [flag for flag in uses if old is not None and program.value_of(flag) == old]
-    if len(program.launches) > 1 and failing:
-        uses = failing
+    if len(program.launches) > 1 and uses and old is not None:
+        failing = [flag for flag in uses if old in program.values_of(flag)]
+        if not failing and not any(value in program.values_of(flag) for flag in uses):
+            reason = f"several commands start a server, and {name} is {old} in none of them"
+            raise program.refuse(reason, uses[0].words[0].file_start)
+        uses = failing or [flag for flag in uses if value in program.values_of(flag)]
     if uses:
         return [edit for flag in uses for edit in _set_one(program, flag, value, old)]
     if len(program.launches) != 1:
@@ -142,21 +148,22 @@ def edits_to_set(program: Program, name: str, value: str | None, old: str | None
 
 
 def _set_one(program: Program, flag: Flag, value: str | None, old: str | None) -> list[Edit]:
-    if value is None or program.value_of(flag) == value:
+    present = program.values_of(flag)
+    if value is None or present == {value} or (value in present and old not in present):
         return []
     if flag.value is None:
         last = flag.words[-1]
         return [_insertion(last, " " + _encoded(last, value, flag.name))]
     if flag_arity(flag.name) == "many" and flag.value.word is not flag.words[0]:
         return _set_many(flag, value)
-    return [program.literal(flag.value, old, flag.name).replace(value)]
+    return program.literal(flag.value, old, flag.name).replace(value)
 
 
 def _set_many(flag: Flag, value: str) -> list[Edit]:
     """Replace all values of an option that takes several."""
     first, last = flag.words[1], flag.words[-1]
     text = " ".join(quote(word, first.quoting) for word in value.split())
-    return [Edit(first.file_start, last.file_end, first.view.encode(text, first.start))]
+    return first.view.replace(first.start, last.end, text)
 
 
 def edits_to_add(program: Program, launch: Launch, name: str, value: str | None) -> Edit:
@@ -175,33 +182,36 @@ def edits_to_add(program: Program, launch: Launch, name: str, value: str | None)
     last = arguments.words[-1] if arguments.words else arguments.before
     if last is None:
         raise program.refuse(f"there is no command that {name} could be added to", launch.at)
-    gap = _style(program, arguments)
-    text = last.view.encode(name, last.start)
+    text = _style(program, arguments) + _encoded(last, name)
     if value is not None:
         text += " " + _encoded(last, value, name)
-    return _insertion(last, (gap or " ") + text)
+    return _insertion(last, text)
 
 
-def _encoded(beside: Word, value: str, name: str) -> str:
-    """Write a value as a new word beside another."""
+def _encoded(beside: Word, value: str, name: str = "") -> str:
+    """Write a value as a new word behind another."""
     words = value.split() if flag_arity(name) == "many" else [value]
-    return beside.view.encode(" ".join(quote(word, beside.quoting) for word in words), max(beside.end - 1, 0))
+    text = " ".join(quote(word, beside.quoting) for word in words)
+    return beside.view.encode(text, max(beside.end - 1, 0))
 
 
 def _insertion(after: Word, text: str) -> Edit:
     return Edit(after.file_end, after.file_end, text)
 
 
-def _style(program: Program, arguments: ArgumentList) -> str | None:
-    """What stands before the last option, if that begins a line."""
+def _style(program: Program, arguments: ArgumentList) -> str:
+    """What stands before the last option if that begins a line, else a blank."""
     flags = flags_of(arguments)
     if not flags:
-        return None
+        return " "
     gap = _gap_before(program, arguments.words, arguments.before, flags[-1].index)
     if gap is None or "\n" not in gap:
-        return None
-    comment = _COMMENT.search(gap)
-    return gap[: comment.start()] + gap[gap.rindex("\n") :] if comment else gap
+        return " "
+    if _COMMENT.search(gap) is None:
+        return gap if _PLAIN_GAP.fullmatch(gap) else " "
+    breaks = list(_BREAK.finditer(gap))
+    start = gap[: breaks[0].start()]
+    return (start if start.endswith("\\") else "") + gap[breaks[-1].start() :]
 
 
 def _gap_before(program: Program, words: Sequence[Word], before: Word | None, index: int) -> str | None:
@@ -213,36 +223,41 @@ def _gap_before(program: Program, words: Sequence[Word], before: Word | None, in
 
 
 def edits_to_remove(program: Program, name: str) -> list[Edit]:
-    """Take an option out, everywhere it is given.
+    """Take an option out where it is given last; none if it is given nowhere.
 
-    Raises:
-        PatchError: It shares its line with something that cannot be kept.
+    One at a time, because two that follow each other share what stands between them.
     """
-    return [
-        removal(program, flag.arguments.words, flag.arguments.before, flag.index, len(flag.words))
-        for flag in uses_of(program, name)
-    ]
+    uses = uses_of(program, name)
+    return _removal(program, uses[-1]) if uses else []
 
 
-def removal(
-    program: Program, words: Sequence[Word], before: Word | None, index: int, count: int
-) -> Edit:
-    """Take *count* words out, and the blanks or the continuation before them."""
-    first, last = words[index], words[index + count - 1]
-    gap = _gap_before(program, words, before, index)
+def _removal(program: Program, flag: Flag) -> list[Edit]:
+    """Take an option out, and the blanks or the continuation before it."""
+    first, last, words = flag.words[0], flag.words[-1], flag.arguments.words
+    gap = _gap_before(program, words, flag.arguments.before, flag.index)
+    own = first.view.pieces(first.start, last.end)
     if gap is None:
-        following = words[index + count] if index + count < len(words) else None
-        end = following.file_start if following and following.view is first.view else last.file_end
-        return Edit(first.file_start, end, "")
-    comment = _COMMENT.search(gap)
-    if comment is None:
-        return Edit(first.file_start - len(gap), last.file_end, "")
-    # A comment stands between the two lines and stays: only the line of the option goes.
-    kept = gap[: gap.rindex("\n") + 1]
-    rest = program.text[last.file_end :].split("\n", 1)[0]
-    if rest.strip() == "\\":
-        start = first.file_start - len(gap) + len(kept)
-        return Edit(start, last.file_end + len(rest) + 1, "")
-    kept = gap[: comment.start()].replace("\\", "").rstrip(" \t") + gap[comment.start() : gap.rindex("\n")]
-    return Edit(first.file_start - len(gap), last.file_end, kept)
+        following = words[flag.index + len(flag.words) :][:1]
+        if following and _PLAIN_GAP.fullmatch(program.text[last.file_end : following[0].file_start]):
+            own = first.view.pieces(first.start, following[0].start)
+        return [Edit(*piece, "") for piece in own]
+    start = first.file_start - len(gap)
+    if _PLAIN_GAP.fullmatch(gap):
+        return [Edit(start, own[0][1], ""), *(Edit(*piece, "") for piece in own[1:])]
+    if _COMMENT.search(gap) is not None and _BREAK.search(gap):
+        return [_removal_behind_comment(program, start, first, last)]
+    previous = words[flag.index - 1] if flag.index else flag.arguments.before or first
+    return [Edit(*piece, "") for piece in first.view.pieces(previous.end, last.end)]
 
+
+def _removal_behind_comment(program: Program, start: int, first: Word, last: Word) -> Edit:
+    """Take words out and leave the comment that stands on the lines before them, from *start* on."""
+    gap = program.text[start : first.file_start]
+    breaks = list(_BREAK.finditer(gap))
+    kept = gap[: breaks[-1].start()]
+    rest = program.text[last.file_end :].split("\n", 1)[0]
+    if "\\" in kept.split("#", 1)[0] and rest.strip() == "\\":
+        return Edit(start + breaks[-1].end(), last.file_end + len(rest) + 1, "")
+    if kept[: breaks[0].start()].endswith("\\"):
+        kept = kept[: breaks[0].start() - 1].rstrip(" \t") + kept[breaks[0].start() :]
+    return Edit(start, last.file_end, kept)

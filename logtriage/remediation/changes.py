@@ -1,4 +1,4 @@
-"""A change and a program go in; the edits come out, and proof that they do what was meant and nothing else."""
+"""A change and a file go in; the changed text comes out, once it is proved to differ as meant."""
 
 from __future__ import annotations
 
@@ -23,6 +23,9 @@ __all__ = ["apply_change", "concrete", "notes_on"]
 _FLAG_NAME: Final = regex.compile(r"-{1,2}[A-Za-z][\w.-]*+", regex.ASCII)
 _VARIABLE_NAME: Final = regex.compile(r"[A-Za-z_]\w*+", regex.ASCII)
 _UNFILLED: Final = regex.compile(r"\{\w++\}")
+# Two options, or two variables, that follow each other share what stands between them.
+_ONE_BY_ONE: Final = frozenset({"remove-flag", "unset-env"})
+_MOST_REPEATS: Final = 20
 _DIRECTIONS: Final = frozenset({None, "", "lower", "raise"})
 # The second beats the first where both are given.
 _OVERRIDES: Final = {
@@ -54,11 +57,17 @@ def apply_change(target: Target, change: Change, text: str, path: str, others: S
     change = concrete(program, change)
     if change.op == "set-flag":
         _refuse_overridden(program, change, others)
-    after = apply_edits(text, _edits(target, program, change))
-    try:
-        changed = target.read(after, path)
-    except PatchError as error:
-        raise program.refuse(f"the edit for {change.name} would leave a file that cannot be read") from error
+    after, changed = text, program
+    for _ in range(_MOST_REPEATS if change.op in _ONE_BY_ONE else 1):
+        edits = _edits(target, changed, change)
+        if not edits:
+            break
+        after = apply_edits(after, edits)
+        try:
+            changed = target.read(after, path)
+        except PatchError as error:
+            reason = f"the edit for {change.name} would leave a file that cannot be read"
+            raise program.refuse(reason, _place(program, change)) from error
     _verify(program, changed, change)
     return after
 
@@ -71,7 +80,7 @@ def _check_names(program: Program, change: Change) -> None:
     value = change.value or ""
     if any(ord(character) < 32 or ord(character) == 127 for character in value):
         raise program.refuse(f"the value for {change.name} holds control characters")
-    if _UNFILLED.fullmatch(value):
+    if _UNFILLED.search(value):
         raise program.refuse(f"the log does not say which value {change.name} needs")
 
 
@@ -82,7 +91,7 @@ def _edits(target: Target, program: Program, change: Change) -> list[Edit]:
         return edits_to_remove(program, change.name)
     known = [item for item in program.variables.get(change.name, ()) if item.exported]
     if change.op == "unset-env":
-        return [target.drop_variable(program, item) for item in known]
+        return [target.drop_variable(program, item) for item in known[-1:]]
     value = change.value or ""
     if not known:
         return target.add_variable(program, change.name, value)
@@ -90,7 +99,7 @@ def _edits(target: Target, program: Program, change: Change) -> list[Edit]:
         if any(expansion.default is None for expansion in item.value.expansions):
             reason = f"{change.name} is put together from {item.value.text}"
             raise program.refuse(reason, item.words[0].file_start)
-    return [item.value.replace(value) for item in known if item.value.text != value]
+    return [edit for item in known if item.value.text != value for edit in item.value.replace(value)]
 
 
 def concrete(program: Program, change: Change) -> Change:
@@ -103,10 +112,11 @@ def concrete(program: Program, change: Change) -> Change:
         if change.value in {"lower", "raise"}:
             raise program.refuse(f"it is not known how far to {change.value} {change.name}")
         return change
-    present = {program.value_of(flag) for flag in uses_of(program, change.name)}
+    present = {value for flag in uses_of(program, change.name) for value in program.values_of(flag)}
     values = present or {change.old}
     if len(values) != 1:
-        raise program.refuse(f"{change.name} has several values: {', '.join(sorted(map(str, values)))}")
+        reason = f"{change.name} has several values: {', '.join(sorted(map(str, values)))}"
+        raise program.refuse(reason, _place(program, change))
     current = values.pop()
     if current != change.old and change.old is not None:
         wanted = _adjusted(program, change, change.old)
@@ -124,9 +134,10 @@ def _adjusted(program: Program, change: Change, value: str | None) -> str:
     result = number + (change.adjust or 0.0)
     if not math.isfinite(result):
         now = "not given in this file" if value is None else f"{value}, which is no number"
-        raise program.refuse(f"{change.name} is {now}, so it cannot be adjusted")
+        raise program.refuse(f"{change.name} is {now}, so it cannot be adjusted", _place(program, change))
     if result <= 0:
-        raise program.refuse(f"{change.name} is {value} and cannot be lowered by {-(change.adjust or 0):g}")
+        reason = f"{change.name} is {value} and cannot be lowered by {-(change.adjust or 0):g}"
+        raise program.refuse(reason, _place(program, change))
     if value is not None and value.lstrip("+-").isdigit():
         return str(round(result))
     return str(round(result, 4))
@@ -143,39 +154,50 @@ def _refuse_overridden(program: Program, change: Change, others: Sequence[Change
     """Refuse if another option with the failing value would still win."""
     failing = change.old
     if failing is None:
-        values = {program.value_of(flag) for flag in uses_of(program, change.name)} - {change.value}
+        values = {value for flag in uses_of(program, change.name) for value in program.values_of(flag)}
+        values -= {change.value}
         failing = values.pop() if len(values) == 1 else None
     for sibling in _OVERRIDES.get(change.name, ()):
         if any(same_flag(other.name, sibling) for other in others):
             continue
         for flag in uses_of(program, sibling):
-            if failing is not None and program.value_of(flag) == failing:
+            if failing is not None and failing in program.values_of(flag):
                 reason = f"{flag.name} is {failing} too and beats {change.name}; it has to be changed first"
                 raise program.refuse(reason, flag.words[0].file_start)
 
 
 def notes_on(program: Program, change: Change) -> list[str]:
     """What a person should know about a change besides the diff."""
-    notes: list[str] = []
+    if change.op == "set-env":
+        return [
+            f"check that {name} does not set {change.name}, which would win" for name in program.elsewhere
+        ]
     if change.op != "set-flag":
-        return notes
+        return []
+    notes: list[str] = []
     for sibling in _OVERRIDES.get(change.name, ()):
         notes += [
             f"note that {flag.name} {program.value_of(flag)} stays and beats {change.name} for its phase"
             for flag in uses_of(program, sibling)
+            if program.values_of(flag) != {change.value}
         ]
+    notes += [
+        f"check that nothing else sets {flag.value.text}, which gives {flag.name} its value"
+        for flag in uses_of(program, change.name)
+        if flag.value is not None and flag.value.expansions
+    ]
     lists = [arguments for launch in program.launches for arguments in launch.arguments]
     if any(word.text in {"$@", "$*", "${@}"} for arguments in lists for word in arguments.words):
         notes.append(f"check that the caller does not pass {change.name}: its arguments may win")
     return notes
 
 
-_Pairs = Counter[tuple[int, str, str | None]]
+_Pairs = Counter[tuple[int, str, frozenset[str | None]]]
 
 
 def _pairs(program: Program, launches: Sequence[Launch]) -> _Pairs:
     return Counter(
-        (index, flag.name, program.value_of(flag))
+        (index, flag.name, program.values_of(flag))
         for index, launch in enumerate(launches)
         for flag in launch.flags()
     )
@@ -214,26 +236,34 @@ def _verify(before: Program, after: Program, change: Change) -> None:
     old, new = _pairs(before, before.launches), _pairs(after, after.launches)
     settings, new_settings = _environment(before), _environment(after)
     names = {flag.name for flag in uses_of(before, change.name)} | {change.name} if is_flag else set()
-    kept = Counter({pair: count for pair, count in old.items() if pair[1] not in names})
-    still = Counter({pair: count for pair, count in new.items() if pair[1] not in names})
-    touched = {pair for pair in new if pair[1] in names}
-    if is_flag:
-        variables_hold = True
-    else:
-        settings, mine = _without(settings, change.name)
-        new_settings, mine = _without(new_settings, change.name)
-        variables_hold = settings == new_settings and mine <= {change.value or ""}
-        variables_hold = variables_hold and bool(mine) == (change.op == "set-env")
-    if change.op == "set-flag":
-        fine = any(value == change.value for _, _, value in touched)
-        fine = fine and all(value == change.value or (i, n, value) in old for i, n, value in touched)
-    else:
-        fine = not touched
-    if not (fine and kept == still and variables_hold and _rest(before) == _rest(after)):
-        raise before.refuse(f"{change.name} cannot be changed here without changing something else")
+    beside = {name for _, name, _ in (old - new) + (new - old)} - names
+    mine = {pair for pair in new if pair[1] in names}
+    if not is_flag:
+        beside |= {name for name, _ in (settings - new_settings) + (new_settings - settings)} - {change.name}
+    if beside or _rest(before) != _rest(after):
+        what = ", ".join(sorted(beside)) or "an argument that is no option"
+        raise before.refuse(
+            f"{change.name} cannot be changed here without changing {what}", _place(before, change)
+        )
+    settings_now = {value for name, value in new_settings if name == change.name}
+    done = {
+        "set-flag": any(
+            change.value in values and change.old not in values - {change.value} for _, _, values in mine
+        )
+        and all(change.value in pair[2] or pair in old for pair in mine),
+        "remove-flag": not mine,
+        "set-env": settings_now == {change.value or ""},
+        "unset-env": not settings_now,
+    }
+    if not done[change.op]:
+        raise before.refuse(
+            f"{change.name} cannot be changed in the way it is written here", _place(before, change)
+        )
 
 
-def _without(settings: Counter[tuple[str, str]], name: str) -> tuple[Counter[tuple[str, str]], set[str]]:
-    """All settings but those of *name*, and the values of *name*."""
-    others = Counter({pair: count for pair, count in settings.items() if pair[0] != name})
-    return others, {value for other, value in settings if other == name}
+def _place(program: Program, change: Change) -> int | None:
+    """The line to name: where the option stands, or else the command."""
+    uses = uses_of(program, change.name)
+    if uses:
+        return uses[0].words[0].file_start
+    return program.launches[0].at if program.launches else None

@@ -119,6 +119,8 @@ def _program_of(words: Sequence[Word]) -> str:
 def variables_of(script: Script, depth: int = 0) -> Iterator[Variable]:
     """Find the assignments of a script, those in the text it hands to another shell included."""
     exported = _exported_names(script)
+    for array in script.arrays:
+        yield from variables_before(array.words)
     for command in script.commands:
         words, program = command.words, _program_of(command.words)
         if program in _EXPORTING:

@@ -134,6 +134,14 @@ class Program:
         more = flag.words[2:] if flag.value.word is not flag.words[0] else ()
         return " ".join(self.resolve(part) for part in [flag.value, *map(Part.whole, more)])
 
+    def values_of(self, flag: Flag) -> frozenset[str | None]:
+        """The values an option may have: several if a variable is assigned in several places."""
+        if flag.value is not None and (expansion := flag.value.variable()):
+            known = self.variables.get(expansion.name, ())
+            if len(known) > 1:
+                return frozenset(self.resolve(item.value) for item in known)
+        return frozenset({self.value_of(flag)})
+
     def resolve(self, part: Part, seen: tuple[str, ...] = ()) -> str:
         """The text of *part* with those variables put in that have one value in this file."""
         text = part.text
@@ -165,8 +173,8 @@ class Program:
         """
         if not part.expansions:
             return part
-        expansion, at = part.expansions[0], part.word.file_start
-        if len(part.expansions) > 1 or (expansion.start, expansion.end) != (part.start, part.end):
+        expansion, at = part.variable(), part.word.file_start
+        if expansion is None:
             raise self.refuse(f"the value of {what} is put together from {part.text}", at)
         known = self.variables.get(expansion.name, ()) if expansion.name not in seen else ()
         if not known and expansion.default is not None:

@@ -70,6 +70,23 @@ class View:
         """The place in the file just after the character before *at*."""
         return self.ends[at - 1] if at else self.origin
 
+    def pieces(self, start: int, end: int) -> list[tuple[int, int]]:
+        """The stretches of the file that ``text[start:end]`` comes from, without the quotes between them."""
+        found: list[tuple[int, int]] = []
+        for at in range(start, end):
+            if found and found[-1][1] == self.starts[at]:
+                found[-1] = (found[-1][0], self.ends[at])
+            else:
+                found.append((self.starts[at], self.ends[at]))
+        return found
+
+    def replace(self, start: int, end: int, new: str) -> list[Edit]:
+        """The edits that put *new* in the place of ``text[start:end]``, quotes around it left alone."""
+        if start == end:
+            return [Edit(self.after(start), self.after(start), self.encode(new, max(start - 1, 0)))]
+        (first, last), *rest = self.pieces(start, end)
+        return [Edit(first, last, self.encode(new, start)), *(Edit(*piece, "") for piece in rest)]
+
     def part(self, start: int, end: int) -> View:
         """View ``text[start:end]`` only, in the same quotes."""
 

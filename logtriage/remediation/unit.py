@@ -104,14 +104,13 @@ class _Lines:
     def read(self) -> _Logical | None:
         """The next logical line that is not a comment; ``None`` at the end."""
         pieces: list[tuple[int, int]] = []
-        start = last = self._at
+        start = self._at
         while (line := self._next()) is not None:
             text = self._view.text[line[0] : line[1]]
             if text.lstrip().startswith(("#", ";")):
                 if not pieces:
                     start = self._at
                 continue
-            last = line[1]
             if _continues(text):
                 pieces.append((line[0], line[1] - 1))
                 continue
@@ -119,7 +118,7 @@ class _Lines:
             break
         if not pieces:
             return None
-        end = min(self._at, len(self._view.text)) if line is not None else last + 1
+        end = min(self._at, len(self._view.text))
         cut = self._view.text[pieces[-1][0] : pieces[-1][1]].rstrip(" \t")
         where = self._view.before(pieces[-1][0] + len(cut) - 1) if _continues(cut) else None
         return _Logical(self._join(pieces), self._view.before(start), self._view.before(end), where)
@@ -230,7 +229,7 @@ class _WordReader:
         text = "".join(self._characters)
         whole = _NAME.fullmatch(text)
         if whole and not self._literal_dollar and self._quoting == "exec":
-            self._expansions.append(Expansion(whole[1], 0, len(text), array=True))
+            self._expansions.append(Expansion(whole[1], 0, len(text)))
         spans, marks = tuple(self._spans), "".join(self._marks)
         expansions = tuple(self._expansions)
         return Word(self._view, self._start, self._at, self._quoting, text, spans, marks, expansions)

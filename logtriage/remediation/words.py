@@ -77,11 +77,8 @@ class Word:
 
     def variable(self) -> Expansion | None:
         """The expansion this word consists of, if it is nothing else."""
-        if len(self.expansions) == 1:
-            expansion = self.expansions[0]
-            if (expansion.start, expansion.end) == (0, len(self.text)) and expansion.name:
-                return expansion
-        return None
+        expansion = Part.whole(self).variable()
+        return expansion if expansion and expansion.name else None
 
     def inside(self, start: int, end: int) -> View:
         """View ``text[start:end]`` as a string of its own, to read another layer of words from it."""
@@ -133,16 +130,35 @@ class Part:
         """The expansions that stand in it."""
         return tuple(e for e in self.word.expansions if e.start < self.end and e.end > self.start)
 
+    def variable(self) -> Expansion | None:
+        """The expansion it consists of, if it is nothing else."""
+        inner = self.expansions
+        if len(inner) == 1 and (inner[0].start, inner[0].end) == (self.start, self.end):
+            return inner[0]
+        return None
+
     def inside(self) -> View:
         """View it as a string of its own."""
         return self.word.inside(self.start, self.end)
 
-    def replace(self, new: str) -> Edit:
+    def replace(self, new: str) -> list[Edit]:
         """Write *new* in its place, in the quotes it stands in if these go all around it."""
+        word = self.word
         start, end, mark = self._place()
-        view = self.word.view
-        text = view.encode(quote(new, self.word.quoting, mark), start)
-        return Edit(view.before(start) if start < end else view.after(start), view.after(end), text)
+        text = quote(new, word.quoting, mark)
+        # systemd.service(5) lets quotes go around whole words only.
+        opens_late = text.startswith('"') and word.quoting != "shell" and mark == "b" and self.start > 0
+        if opens_late or self._straddles():
+            rest = [e for e in word.expansions if e not in self.expansions]
+            if not rest:
+                start, end = word.start, word.end
+                text = quote(word.text[: self.start] + new + word.text[self.end :], word.quoting)
+        return word.view.replace(start, end, text)
+
+    def _straddles(self) -> bool:
+        """Whether it starts within quotes that end inside it."""
+        marks = set(self.word.quotes[self.start : self.end])
+        return len(marks) > 1 and self.start > 0 and self.word.quotes[self.start - 1] != "b"
 
     def _place(self) -> tuple[int, int, str]:
         """Where it stands in the view of its word, and in which quotes."""

@@ -112,7 +112,7 @@ def _source(source: Source) -> dict[str, object]:
     fence = Fence()
     return {
         "name": fence.text(source.name),
-        "formats": list(source.formats),
+        "formats": [fence.text(name) for name in source.formats],
         "lines": source.lines,
         "bytes": source.bytes,
         "gaps": [_gap(gap, fence) for gap in source.gaps],
@@ -134,10 +134,10 @@ def _invocation(invocation: Invocation, fence: Fence) -> dict[str, object]:
         "host": fence.optional(invocation.host),
         "started": fence.optional(invocation.started),
         "ended": fence.optional(invocation.ended),
-        "state": invocation.state,
+        "state": fence.text(invocation.state),
         "result": fence.optional(invocation.result),
         "restarts": invocation.restarts,
-        "engine": invocation.engine,
+        "engine": fence.optional(invocation.engine),
         "engine_version": fence.optional(invocation.engine_version),
         "argv": None if invocation.argv is None else fence.arguments(invocation.argv),
         "server_args": {name: _plain(value) for name, value in fence.mapping(invocation.server_args).items()},

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from logtriage.model import (
     Alternative,
     Change,
@@ -32,11 +34,13 @@ from logtriage.model import (
 TP3 = Process("scheduler", "TP3", Rank(tp=3), pid=4242)
 MAIN = Process("launcher", "main", pid=4200)
 
+SITE = "/srv/venv/lib/python3.12/site-packages"
+WORDS = "triton and trtllm_mha are the only supported backends on Blackwell GPUs"
 FRAMES = (
-    Frame("/srv/venv/lib/python3.12/site-packages/sglang/srt/managers/scheduler.py", 2311, "run_scheduler_process",
+    Frame(f"{SITE}/sglang/srt/managers/scheduler.py", 2311, "run_scheduler_process",
           "scheduler = Scheduler(server_args)", in_app=True),
-    Frame("/srv/venv/lib/python3.12/site-packages/sglang/srt/layers/attention/attention_registry.py", 187,
-          "attn_backend_wrapper", "assert full_attn_backend in ALLOWED", in_app=True),
+    Frame(f"{SITE}/sglang/srt/layers/attention/attention_registry.py", 187, "attn_backend_wrapper",
+          "assert full_attn_backend in ALLOWED", in_app=True),
     Frame("/usr/lib/python3.12/contextlib.py", 81, "inner", "return func(*args)"),
 )  # fmt: skip
 
@@ -44,24 +48,25 @@ ROOT = Traceback(
     process=TP3,
     span=Span(120, 161),
     time="2026-03-09T12:00:01",
-    message="AssertionError: triton and trtllm_mha are the only supported backends on Blackwell GPUs",
+    message=f"AssertionError: {WORDS}",
     chain=(
         ExceptionLink("KeyError", "'flashinfer'", FRAMES[:1], "cause"),
-        ExceptionLink("AssertionError", "triton and trtllm_mha are the only supported backends on Blackwell GPUs", FRAMES),
+        ExceptionLink("AssertionError", WORDS, FRAMES),
     ),
     header="Scheduler hit an exception",
-)  # fmt: skip
+)
 
 
 def observer(rank: int) -> Finding:
     """The same fault on another rank."""
     process = Process("scheduler", f"TP{rank}", Rank(tp=rank), pid=4300 + rank)
-    event = Traceback(process=process, span=Span(200 + rank, 200 + rank), message=ROOT.message, chain=ROOT.chain)
+    span = Span(200 + rank, 200 + rank)
+    event = Traceback(process=process, span=span, message=ROOT.message, chain=ROOT.chain)
     return Finding(event, "observer", "the same exception at the same place, later")
 
 
 SIGQUIT = Finding(
-    Lifecycle(process=MAIN, span=Span(240, 240), message="SIGQUIT received. signum=None, frame=None.", action="sigquit"),
+    Lifecycle(process=MAIN, span=Span(240, 240), message="SIGQUIT received. signum=None", action="sigquit"),
     "cascade",
     "the launcher was told that a child failed",
 )
@@ -79,6 +84,8 @@ SIGNATURE = Signature(
     cause="The backend {got} does not serve this model on this GPU.",
     constraint="It does not prove that triton is the fastest choice.",
 )
+
+MATCH = Match(SIGNATURE, "two-names", (("got", "flashinfer"),))
 
 REMEDIATION = Remediation(
     title="Use the triton attention backend",
@@ -103,49 +110,50 @@ INVOCATION = Invocation(
     engine="sglang",
     engine_version="0.5.9",
     argv=("python", "-m", "sglang.launch_server", "--tp", "4"),
-    server_args={"tp_size": 4, "attention_backend": "flashinfer", "mem_fraction_static": 0.85, "lora_paths": None},
+    server_args={"tp_size": 4, "attention_backend": "flashinfer", "ratio": 0.85, "lora_paths": None},
 )
 
 
-def diagnosis(root: Event | None = ROOT, *, match: Match | None = None, **changes: object) -> Diagnosis:
+def diagnosis(root: Event | None = ROOT, match: Match | None = None, **changes: Any) -> Diagnosis:
     """A diagnosis of *root*, with four ranks and the launcher."""
     findings = (observer(0), observer(1), observer(2), SIGQUIT)
     events = tuple(event for event in (root, *(each.event for each in findings)) if event is not None)
-    incident = Incident(INVOCATION, events, "load", Span(100, 241))
-    verdict = Verdict(root, "initiating", "it is the first exception of the incident", findings)
-    values: dict[str, object] = {
+    values: dict[str, Any] = {
         "fingerprint": "lt1:0123456789abcdef",
-        "incident": incident,
-        "verdict": verdict,
+        "incident": Incident(INVOCATION, events, "load", Span(100, 241)),
+        "verdict": Verdict(root, "initiating", "it is the first exception of the incident", findings),
         "match": match,
         "confidence": "certain" if match else "possible",
-        **changes,
     }
-    return Diagnosis(**values)  # type: ignore[arg-type]
+    return Diagnosis(**{**values, **changes})
 
 
-def recognised(**changes: object) -> Diagnosis:
+def recognised(**changes: Any) -> Diagnosis:
     """A crash that a signature fits."""
-    values: dict[str, object] = {
+    values: dict[str, Any] = {
         "remediations": (REMEDIATION, REVIEW),
         "alternatives": (Alternative("sglang.memory.oom", "no memory error in the log"),),
         "redacted": (Redaction("api-key", 1),),
         "repeats": 6,
-        **changes,
+        "match": MATCH,
     }
-    return diagnosis(match=Match(SIGNATURE, "two-names", (("got", "flashinfer"),)), **values)
+    return diagnosis(**{**values, **changes})
 
 
-def unrecognised(message: str = "something odd happened", **changes: object) -> Diagnosis:
+def unrecognised(message: str = "something odd happened", **changes: Any) -> Diagnosis:
     """A crash that no signature fits."""
     event = LoggedError(process=MAIN, span=Span(7, 9), message=message, type="RuntimeError")
-    values: dict[str, object] = {"next_steps": ("Run it again with --log-level debug.",), **changes}
-    return diagnosis(event, **values)
+    values: dict[str, Any] = {"next_steps": ("Run it again with --log-level debug.",)}
+    return diagnosis(event, **{**values, **changes})
 
 
-def report(*diagnoses: Diagnosis, headline: int | None = -1, gaps: tuple[Gap, ...] = ()) -> Report:
+def raised(message: str, type_name: str = "ValueError", frames: tuple[Frame, ...] = FRAMES) -> Traceback:
+    """A traceback of one exception."""
+    chain = (ExceptionLink(type_name, message, frames),)
+    return Traceback(process=TP3, span=Span(3, 8), message=f"{type_name}: {message}", chain=chain)
+
+
+def report(*diagnoses: Diagnosis, gaps: tuple[Gap, ...] = ()) -> Report:
     """A report whose last diagnosis is the answer."""
     source = Source("server.log", ("journal-short", "sglang"), 1234, 98765, gaps)
-    if headline == -1:
-        headline = len(diagnoses) - 1 if diagnoses else None
-    return Report(source, diagnoses, headline, "2026.12.1")
+    return Report(source, diagnoses, len(diagnoses) - 1 if diagnoses else None, "2026.12.1")

@@ -1,0 +1,34 @@
+"""The cut of the chunks never shows, on every log there is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from logtriage import Triage, load_database, render
+
+TREE: Final = Path(__file__).parent.parent
+LOGS: Final = sorted(
+    path
+    for path in [*TREE.glob("fixtures/*/log.txt"), *TREE.glob("fixtures/founding/journal.*"), *TREE.glob("signatures/**/match.*.log")]
+    if path.suffix not in (".xz", ".journal")
+)
+DATABASE: Final = load_database()
+
+
+def rendered(raw: bytes, size: int) -> str:
+    triage = Triage(DATABASE)
+    for at in range(0, len(raw), size):
+        triage.feed(raw[at : at + size])
+    triage.close()
+    return render(triage.report(), "json")
+
+
+@pytest.mark.parametrize("log", LOGS, ids=lambda log: str(log.relative_to(TREE)))
+def test_the_report_is_the_same_for_chunks_of_1_7_and_4096_bytes(log: Path) -> None:
+    raw = log.read_bytes()
+    whole = rendered(raw, max(len(raw), 1))
+    for size in (1, 7, 4096):
+        assert rendered(raw, size) == whole
