@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, BinaryIO, Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn, TextIO
 
 from logtriage._version import VERSION
 from logtriage.errors import LogtriageError, SourceError
@@ -74,11 +74,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return INTERRUPTED
     except _Terminated:
         return TERMINATED
-    except BrokenPipeError:
-        _mute()
-        return FAILED
     except LogtriageError as error:
         _complain(str(error))
+    except OSError as error:
+        _complain(f"cannot go on: {error.strerror or type(error).__name__}")
     except Exception as error:  # noqa: BLE001  no traceback of ours may reach a user
         _complain(f"internal error: {type(error).__name__}")
     return FAILED
@@ -161,10 +160,21 @@ def _read(triage: Triage, names: Sequence[str]) -> int:
 
     Whatever it is, the caller goes on to print what was found until then.
     """
-    failure = 0
+    from logtriage.sources import open_source
+
+    failure = entries = 0
     try:
         for name in names:
-            failure = _feed(triage, name) or failure
+            try:
+                for item in open_source(name, first_entry=entries + 1):
+                    if isinstance(item, bytes):
+                        triage.feed(item)
+                    else:
+                        entries += 1
+                        triage.feed_record(item)
+            except SourceError as error:  # noqa: PERF203  a handful of files
+                _complain(str(error))
+                failure = FAILED
     except KeyboardInterrupt:
         failure = INTERRUPTED
     except _Terminated:
@@ -179,21 +189,6 @@ def _read(triage: Triage, names: Sequence[str]) -> int:
             _complain(f"internal error: {type(error).__name__}; the answer may lack a part")
         failure = failure or FAILED
     return failure
-
-
-def _feed(triage: Triage, name: str) -> int:
-    from logtriage.sources import open_source
-
-    try:
-        for item in open_source(name):
-            if isinstance(item, bytes):
-                triage.feed(item)
-            else:
-                triage.feed_record(item)
-    except SourceError as error:
-        _complain(str(error))
-        return FAILED
-    return 0
 
 
 def _note_empty(report: Report, failure: int) -> None:
@@ -299,18 +294,18 @@ def _termination() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _colored(stream: object) -> bool:
-    isatty = getattr(stream, "isatty", None)
+def _colored(stream: TextIO | None) -> bool:
     wanted = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    return wanted and callable(isatty) and bool(isatty())
+    return wanted and stream is not None and stream.isatty()
 
 
-def _write(stream: object, text: str) -> None:
+def _write(stream: TextIO | None, text: str) -> None:
     """Write UTF-8 whatever the locale, and bytes of a launch file as they were; a reader may have gone."""
-    binary: BinaryIO = stream.buffer  # type: ignore[attr-defined]
+    if stream is None:  # closed by whoever started us
+        return
     try:
-        binary.write(text.encode("utf-8", "surrogateescape"))
-        binary.flush()
+        stream.buffer.write(text.encode("utf-8", "surrogateescape"))
+        stream.buffer.flush()
     except BrokenPipeError:
         _mute()
 
@@ -322,5 +317,4 @@ def _mute() -> None:
 
 
 def _complain(message: str) -> None:
-    sys.stderr.write(f"logtriage: {message}\n")
-    sys.stderr.flush()
+    _write(sys.stderr, f"logtriage: {message}\n")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -429,6 +431,27 @@ def test_a_closed_pipe_ends_it_quietly(log: Path) -> None:
     assert done.returncode == 3
 
 
+def test_closed_standard_streams_end_in_a_status_not_a_traceback(log: Path) -> None:
+    def status(redirections: str) -> tuple[int, bytes]:
+        command = f'"{sys.executable}" -m logtriage {redirections}'
+        done = subprocess.run(["sh", "-c", command], capture_output=True, cwd=ROOT, check=False)
+        return done.returncode, done.stderr
+
+    assert status("<&-") == (2, b"logtriage: cannot read standard input: it is closed\n")
+    assert status(f"{log} >&-") == (3, b"")
+    assert status(f"{log} {log}.gone 2>&-") == (2, b"")
+
+
+def test_a_full_disk_is_named() -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [*PROGRAM], input=LOG.encode(), stdout=full, stderr=subprocess.PIPE, cwd=ROOT, check=False
+        )
+    assert done.returncode == 2
+    assert done.stderr.startswith(b"logtriage: cannot go on: No space left on device\n")
+    assert b"Traceback" not in done.stderr
+
+
 def test_output_does_not_depend_on_the_locale(log: Path) -> None:
     log.write_text(LOG.replace("AssertionError: ", "AssertionError: \u6a21\u578b "))
     outputs = {
@@ -449,3 +472,24 @@ def test_standard_input_is_read_without_arguments() -> None:
 
 def _in_locale(locale: str) -> dict[str, str]:
     return {**os.environ, "LC_ALL": locale, "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+
+
+@pytest.mark.parametrize(
+    ("environment", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)]
+)
+def test_colours_only_on_a_terminal_that_wants_them(
+    environment: dict[str, str], coloured: bool, log: Path
+) -> None:
+    terminal, end = pty.openpty()
+    plain = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
+    subprocess.run(
+        [*PROGRAM, str(log)], stdout=end, cwd=ROOT, env={**plain, "TERM": "xterm", **environment}, check=False
+    )
+    os.close(end)
+    shown = b""
+    with contextlib.suppress(OSError):  # Linux reports the closed other end as an error
+        while piece := os.read(terminal, 4096):
+            shown += piece
+    os.close(terminal)
+    assert b"Root " in shown
+    assert (b"\x1b[1;31mRoot" in shown) is coloured

@@ -64,6 +64,8 @@ _STARTS: Final = (
     "Error: ArgumentValidation",
     "Error: NotEnoughCUDADevices",
 )
+# Arguments are parsed before there is another process.
+_MAIN: Final = Process("launcher", "main")
 _ERROR_LEVELS: Final = frozenset(("ERROR", "CRITICAL", "FATAL", "E", "F"))
 _SEVERE: Final = re.compile(
     r"(?:\[\d\d/\d\d/\d{4}-[\d:]{8}\] )?\[TRT-LLM\] (?:\[(?:RANK|MPI_Rank) \d+\] )?\[[EF]\] "
@@ -126,7 +128,7 @@ def _open_library(line: Line, text: str) -> Block | None:
 def _open_level(line: Line, text: str) -> Block | None:
     """Lines that carry a level, a bare exception, or the words of a shell."""
     if "[Errno " in text[:24] and _BIND.match(text):
-        return _whole(line, text.removeprefix("ERROR:").lstrip(), origin="exception", type="OSError")
+        return _whole(line, text.removeprefix("ERROR:").lstrip(), origin="bind", type="OSError")
     if found := _SEVERE.match(text):
         rest = text[found.end() :]
         return _Same(line, rest.rstrip(), "engine") if rest.strip() and not _wraps(rest) else None
@@ -145,7 +147,8 @@ def _wraps(text: str) -> bool:
 
 
 def _whole(line: Line, text: str, *, origin: str, type: str = "") -> Block:  # noqa: A002 - the name of the field
-    return Whole(LoggedError(message=text.rstrip(), type=type, origin=origin, **Gathering(line).origin()))
+    process = _MAIN if origin == "argparse" and not line.process.label else None
+    return Whole(LoggedError(message=text.rstrip(), type=type, origin=origin, **Gathering(line).origin(process)))
 
 
 class _Usage(Gathering):
@@ -169,7 +172,8 @@ class _Usage(Gathering):
         """One error; nothing where somebody asked for help."""
         if not self._error:
             return []
-        return [LoggedError(message=self._error, origin="argparse", **self.origin())]
+        process = None if self.first.process.label else _MAIN
+        return [LoggedError(message=self._error, origin="argparse", **self.origin(process))]
 
 
 class _Same(Gathering):

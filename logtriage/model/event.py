@@ -229,7 +229,8 @@ class LoggedError(Event):
 
     Attributes:
         type: The exception class the line names, or ``""``.
-        origin: ``argparse``, ``exception`` (a bare ``Type: text`` line), ``engine``, ``nccl``, ``gloo``, ``advice`` or ``import-ignored``.
+        origin: ``argparse``, ``bind`` (a port is taken), ``engine``, ``nccl``, ``gloo``, ``advice``,
+            ``import-ignored``, or ``excerpt`` (a sentence that somebody pasted alone).
         repeats: Equal lines folded into this one.
     """
 

@@ -186,6 +186,11 @@ def notes_on(program: Program, change: Change) -> list[str]:
         for flag in uses_of(program, change.name)
         if flag.value is not None and flag.value.expansions
     ]
+    notes += [
+        f"check that {launch.words[0].text} hands {change.name} on to the server"
+        for launch in program.launches
+        if not launch.known and launch.words
+    ]
     lists = [arguments for launch in program.launches for arguments in launch.arguments]
     if any(word.text in {"$@", "$*", "${@}"} for arguments in lists for word in arguments.words):
         notes.append(f"check that the caller does not pass {change.name}: its arguments may win")

@@ -14,7 +14,10 @@ from logtriage.remediation.words import Part, Word
 __all__ = [
     "arguments_from_variables",
     "launches_of",
+    "likeliest_launch",
     "nested_launches",
+    "program_of",
+    "runs_program",
     "script_in",
     "start_of_arguments",
     "variables_before",
@@ -31,6 +34,10 @@ _MODULE: Final = regex.compile(
 _PROGRAM_FILE: Final = regex.compile(r"(?:\S*/)?(?:launch_server|api_server)\.py")
 _SERVE_COMMANDS: Final = frozenset({"sglang", "vllm", "lmdeploy", "trtllm-serve"})
 _LOOKS_NESTED: Final = regex.compile(r"sglang|vllm|lmdeploy|trtllm-serve|launch_server|api_server")
+_RUNS_PROGRAM: Final = regex.compile(
+    r"python[\d.]*|docker|podman|nerdctl|srun|mpirun|torchrun|ray|uv|poetry|conda|exec|nohup|env|time|timeout"
+    r"|numactl|taskset|nice|ionice|stdbuf|sudo|setsid|tmux|screen|ssh|bash|sh|zsh|dash|su|xargs|eval|accelerate"
+)
 _EXPORTING: Final = frozenset({"export", "declare", "typeset", "local", "readonly"})
 # Commands that only talk about a server.
 _BYSTANDERS: Final = frozenset(
@@ -42,7 +49,12 @@ _MAX_DEPTH: Final = 4
 
 def launches_of(script: Script, depth: int = 0) -> list[Launch]:
     """Find the servers that a script starts, directly or in the text it hands to another shell."""
-    launches = [launch for command in script.commands for launch in _launches_of(script, command, depth)]
+    following = [*script.commands[1:], None]
+    launches = [
+        launch
+        for command, after in zip(script.commands, following, strict=False)
+        for launch in _launches_of(command, after, depth)
+    ]
     for array in script.arrays:
         start = start_of_arguments(array.words)
         if start is not None:
@@ -51,9 +63,9 @@ def launches_of(script: Script, depth: int = 0) -> list[Launch]:
     return launches
 
 
-def _launches_of(script: Script, command: Command, depth: int) -> list[Launch]:
+def _launches_of(command: Command, following: Command | None, depth: int) -> list[Launch]:
     words = command.words
-    if _program_of(words) in _BYSTANDERS:
+    if program_of(words) in _BYSTANDERS:
         return []
     nested = [launch for word in words for launch in nested_launches(word, depth)]
     if nested:
@@ -63,17 +75,33 @@ def _launches_of(script: Script, command: Command, depth: int) -> list[Launch]:
     start = start_of_arguments(words)
     if start is None:
         return []
-    cut = command.cut or _dangling(script, command)
+    cut = command.cut
+    if cut is None and following is not None and is_flag(following.words[0]):
+        # A comment inside a continued command ended it; the options after it run as a command of their own.
+        cut = following.words[0].file_start
     own = ArgumentList(words[start:], words[start - 1])
     return [Launch((own,), words, words[0].file_start, command.leads_line, cut)]
 
 
-def _dangling(script: Script, command: Command) -> int | None:
-    """Where the next command begins with an option: a comment or blank cut it off this one."""
-    following = script.commands[script.commands.index(command) + 1 :][:1]
-    if following and is_flag(following[0].words[0]):
-        return following[0].words[0].file_start
-    return None
+def likeliest_launch(script: Script) -> list[Launch]:
+    """The only command with options, where no command names a known server."""
+    found = [command for command in script.commands if _may_be_server(command)]
+    if len(found) != 1:
+        return []
+    words, command = found[0].words, found[0]
+    start = next((index for index, word in enumerate(words) if word.text.endswith(".py")), 0) + 1
+    own = ArgumentList(words[start:], words[start - 1])
+    return [Launch((own,), words, words[0].file_start, command.leads_line, command.cut, known=False)]
+
+
+def _may_be_server(command: Command) -> bool:
+    return runs_program(command) and any(is_flag(word) for word in command.words)
+
+
+def runs_program(command: Command) -> bool:
+    """Whether it runs an interpreter, a container or a known server, not just any word."""
+    program = program_of(command.words)
+    return _RUNS_PROGRAM.fullmatch(program) is not None or program in _SERVE_COMMANDS
 
 
 def nested_launches(word: Word, depth: int = 0) -> list[Launch]:
@@ -82,12 +110,12 @@ def nested_launches(word: Word, depth: int = 0) -> list[Launch]:
     return launches_of(script, depth + 1) if script else []
 
 
-def script_in(word: Word) -> Script | None:
-    """Read the text of a word as a script, if it may start a server."""
+def script_in(word: Word, *, known: bool = True) -> Script | None:
+    """Read the text of a word as a script, if it may start a server; *known*: a known one."""
     assigned = _ASSIGNMENT.match(word.text)
     start = assigned.end() if assigned else 0
     text = word.text[start:]
-    if not any(blank in text.strip() for blank in " \n") or not _LOOKS_NESTED.search(text):
+    if not any(blank in text.strip() for blank in " \n") or (known and not _LOOKS_NESTED.search(text)):
         return None
     try:
         return read_script(word.inside(start, len(word.text)))
@@ -108,7 +136,7 @@ def start_of_arguments(words: Sequence[Word]) -> int | None:
     return None
 
 
-def _program_of(words: Sequence[Word]) -> str:
+def program_of(words: Sequence[Word]) -> str:
     """The base name of the program a command runs."""
     for word in words:
         if not _ASSIGNMENT.match(word.text):
@@ -122,7 +150,7 @@ def variables_of(script: Script, depth: int = 0) -> Iterator[Variable]:
     for array in script.arrays:
         yield from variables_before(array.words)
     for command in script.commands:
-        words, program = command.words, _program_of(command.words)
+        words, program = command.words, program_of(command.words)
         if program in _EXPORTING:
             marked = program == "export" or any("x" in w.text for w in words if w.text.startswith("-"))
             yield from _assignments(words, exported if not marked else None, alone=len(words) == 2)

@@ -83,6 +83,7 @@ class Launch:
         leads_line: A line may be put there.
         cut: Where it ends although its author meant it to go on; ``None`` if nowhere.
         in_array: The words stand in an array that is run elsewhere.
+        known: It names a known server; else it is only the likeliest command.
     """
 
     arguments: tuple[ArgumentList, ...]
@@ -91,6 +92,7 @@ class Launch:
     leads_line: bool = False
     cut: int | None = None
     in_array: bool = False
+    known: bool = True
 
     def flags(self) -> list[Flag]:
         """Every option that reaches the server, from whichever list."""

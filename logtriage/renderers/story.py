@@ -14,6 +14,7 @@ from logtriage.model import (
     Change,
     Diagnosis,
     Event,
+    FatalError,
     Frame,
     Gap,
     Match,
@@ -253,10 +254,15 @@ def _origin(event: Event, fence: Fence) -> str:
 
 
 def _frame(event: Event, fence: Fence) -> str:
-    if not isinstance(event, Traceback) or not event.chain or not event.chain[-1].frames:
+    """The innermost frame of an engine's own code, else the innermost of all."""
+    frames: Sequence[Frame] = ()
+    if isinstance(event, Traceback) and event.chain:
+        frames = event.chain[-1].frames[::-1]
+    elif isinstance(event, FatalError):
+        frames = event.frames  # faulthandler prints the newest first
+    if not frames:
         return ""
-    frames = event.chain[-1].frames
-    frame: Frame = next((each for each in reversed(frames) if each.in_app), frames[-1])
+    frame = next((each for each in frames if each.in_app), frames[0])
     place = "/".join(frame.filename.replace("\\", "/").split("/")[-4:])
     number = "" if frame.lineno is None else f":{frame.lineno}"
     function = f" in {frame.function}" if frame.function else ""

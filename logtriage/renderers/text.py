@@ -152,11 +152,12 @@ def _answer(story: Story) -> list[_Block]:
     if story.cures:
         blocks += _fix(story.cures[0])
     others = [
-        _one(f"{cure.title} ({cure.applicability}){': ' if cure.changes else ''}{'; '.join(cure.changes)}")
+        f"{cure.title} ({cure.applicability}){': ' if cure.changes else ''}{'; '.join(cure.changes)}"
         for cure in story.cures[1:]
     ]
     if others:
-        blocks.append(_Block("Or", tuple(_listed(others, 3, "remediations"))))
+        rows = _listed(others, 3, "remediations")
+        blocks.append(_Block("Or", tuple(line for each in rows for line in _wrapped(each, 2))))
     if story.alternatives and not story.known:
         blocks.append(_Block("Nearly", tuple(_one(each) for each in story.alternatives[:3])))
     if story.known:
@@ -178,8 +179,8 @@ def _fix(cure: Cure) -> list[_Block]:
     if cure.rationale:
         blocks.append(_Block("Because", _wrapped(cure.rationale, 2)))
     if cure.steps:
-        rows = [_one(each) for each in _numbered(cure.steps)]
-        blocks.append(_Block("Steps", tuple(_listed(rows, 6, "steps")), keep=1))
+        steps = _listed(_numbered(cure.steps), 6, "steps")
+        blocks.append(_Block("Steps", tuple(line for each in steps for line in _wrapped(each, 2)), keep=1))
     if cure.side_effects:
         blocks.append(_Block("Cost", _wrapped(cure.side_effects, 2), keep=1))
     return blocks

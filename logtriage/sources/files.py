@@ -53,6 +53,8 @@ def open_source(name: str, *, first_entry: int = 1) -> Iterator[bytes | Record]:
     """
     try:
         if name == STDIN:
+            if sys.stdin is None:  # closed by whoever started us
+                raise SourceError("cannot read standard input: it is closed")
             yield from _read(sys.stdin.buffer, name, first_entry)
         else:
             with Path(name).open("rb") as stream:
@@ -77,16 +79,18 @@ def _read(stream: BinaryIO, name: str, first_entry: int) -> Iterator[bytes | Rec
         if head.startswith(magic):
             way_round = f"use `{command} FILE | python -m logtriage`"
             raise SourceError(f"cannot read {_shown(name)}: it is {program}; {way_round}")
-    for magic, opener in _OPENERS:
-        if head.startswith(magic):
-            stream = opener(cast(BinaryIO, _Joined(head, stream)))
-            head = _fill(stream, _PEEK)
-            name = ""  # the path now names the compressed file, which no journal reader opens
-            break
-    if head.startswith(_JOURNAL):
-        yield from _journal(head, stream, name, first_entry)
-        return
-    yield from _blocks(head, stream)
+    packed = next((opener for magic, opener in _OPENERS if head.startswith(magic)), None)
+    if packed:
+        stream = packed(cast(BinaryIO, _Joined(head, stream)))
+        head = _fill(stream, _PEEK)
+    if not head.startswith(_JOURNAL):
+        yield from _blocks(head, stream)
+    elif packed or name == STDIN or not Path(name).is_file():
+        yield from _copied_journal(head, stream, _shown(name), first_entry)
+    else:
+        from logtriage.sources.journald import read_journal
+
+        yield from read_journal(Path(name), first_entry=first_entry)
 
 
 def _blocks(head: bytes, stream: BinaryIO) -> Iterator[bytes]:
@@ -106,19 +110,16 @@ def _fill(stream: BinaryIO, size: int) -> bytes:
     return head
 
 
-def _journal(head: bytes, stream: BinaryIO, name: str, first_entry: int) -> Iterator[Record]:
+def _copied_journal(head: bytes, stream: BinaryIO, shown: str, first_entry: int) -> Iterator[Record]:
+    """Read a journal that comes through a pipe: libsystemd maps a file into memory, so make it one."""
     from logtriage.sources.journald import read_journal
 
-    if name not in ("", STDIN):
-        yield from read_journal(Path(name), first_entry=first_entry)
-        return
-    # libsystemd maps the file into memory: what comes through a pipe has to become a file first.
     with tempfile.NamedTemporaryFile(prefix="logtriage-", suffix=".journal") as copy:
         copy.write(head)
         while block := stream.read(BLOCK):
             copy.write(block)
         copy.flush()
-        yield from read_journal(Path(copy.name), first_entry=first_entry)
+        yield from read_journal(Path(copy.name), first_entry=first_entry, shown=shown)
 
 
 class _Joined:

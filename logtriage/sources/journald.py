@@ -24,12 +24,17 @@ _FURTHER: Final = (
     "INVOCATION_ID", "OBJECT_PID", "COREDUMP_SIGNAL", "COREDUMP_PID", "COREDUMP_COMM",
 )  # fmt: skip
 
+_WANTED: Final = frozenset({
+    *_FURTHER, "MESSAGE", "MESSAGE_ID", "_PID", "SYSLOG_PID", "SYSLOG_IDENTIFIER", "_HOSTNAME", "_TRANSPORT",
+    "_BOOT_ID", "_SYSTEMD_INVOCATION_ID",
+})  # fmt: skip
+
 _MISSING: Final = """\
-cannot read {path}: it is a binary journal, and the Python package systemd-python is not installed.
+cannot read {shown}: it is a binary journal, and the Python package systemd-python is not installed.
   Install it:      pip install 'logtriage[journal]'
                    (it is built from source; on Debian and Ubuntu that needs
                    apt install libsystemd-dev pkg-config gcc python3-dev)
-  Or do without:   journalctl --file {path} -o export | python -m logtriage"""
+  Or do without:   journalctl --file {file} -o export | python -m logtriage"""
 
 
 class _Reader(Protocol):
@@ -37,19 +42,20 @@ class _Reader(Protocol):
 
     def _next(self, skip: int = ...) -> bool: ...
 
-    def _get(self, field: str) -> bytes: ...
+    def _get_all(self) -> dict[str, bytes | list[bytes]]: ...
 
     def _get_realtime(self) -> int: ...
 
     def close(self) -> None: ...
 
 
-def read_journal(path: Path, *, first_entry: int = 1) -> Iterator[Record]:
+def read_journal(path: Path, *, first_entry: int = 1, shown: str | None = None) -> Iterator[Record]:
     """Read every entry of a journal file, in its order.
 
     Args:
         path: The file.
         first_entry: Number of the first entry; a journal has no lines, so entries are counted.
+        shown: What messages call it, if *path* is only a copy.
 
     Yields:
         One record for each entry that holds a message.
@@ -57,60 +63,58 @@ def read_journal(path: Path, *, first_entry: int = 1) -> Iterator[Record]:
     Raises:
         SourceError: systemd-python is missing, or the file is no journal.
     """
-    reader = _open(path)
+    reader = _open(path, shown)
     entry = first_entry
     try:
         while reader._next():
             yield _record(reader, entry)
             entry += 1
     except OSError as error:
-        raise SourceError(f"cannot read {path} beyond entry {entry}: {error.strerror or error}") from error
+        raise SourceError(
+            f"cannot read {shown or path} beyond entry {entry}: {error.strerror or error}"
+        ) from error
     finally:
         reader.close()
 
 
-def _open(path: Path) -> _Reader:
+def _open(path: Path, shown: str | None) -> _Reader:
     try:
         module = import_module("systemd._reader")
     except ImportError as error:
-        raise SourceError(_MISSING.format(path=path)) from error
+        raise SourceError(_MISSING.format(shown=shown or path, file="FILE" if shown else path)) from error
     try:
         return cast(_Reader, module._Reader(0, None, [str(path)]))
     except OSError as error:
-        raise SourceError(f"cannot read {path}: {error.strerror or error}") from error
-
-
-def _text(reader: _Reader, field: str) -> str:
-    """A field of the current entry, ``""`` if the entry has none.
-
-    Bytes that are no UTF-8 become U+FFFD, as in every other input.
-    """
-    try:
-        value = reader._get(field)
-    except KeyError:
-        return ""
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+        raise SourceError(f"cannot read {shown or path}: {error.strerror or error}") from error
 
 
 def _record(reader: _Reader, entry: int) -> Record:
-    pid = _text(reader, "_PID") or _text(reader, "SYSLOG_PID")
-    fields = tuple((name, value) for name in _FURTHER if (value := _text(reader, name)))
-    given = dict(fields)
+    # One call for all fields: asking for thirty one by one is five times slower.
+    given = {name: _text(value) for name, value in reader._get_all().items() if name in _WANTED}
+    pid = given.get("_PID") or given.get("SYSLOG_PID", "")
     return Record(
-        text=_text(reader, "MESSAGE"),
+        text=given.get("MESSAGE", ""),
         line=entry,
         time=_time(reader),
-        host=_text(reader, "_HOSTNAME") or None,
+        host=given.get("_HOSTNAME"),
         unit=_unit(given),
-        invocation_id=given.get("INVOCATION_ID") or _text(reader, "_SYSTEMD_INVOCATION_ID") or None,
-        boot_id=_text(reader, "_BOOT_ID") or None,
-        pid=int(pid) if pid.isdigit() else None,
-        ident=_text(reader, "SYSLOG_IDENTIFIER") or given.get("CONTAINER_NAME") or None,
-        transport=_text(reader, "_TRANSPORT"),
-        message_id=_text(reader, "MESSAGE_ID"),
-        fields=fields,
-        continued=False,
+        invocation_id=given.get("INVOCATION_ID") or given.get("_SYSTEMD_INVOCATION_ID"),
+        boot_id=given.get("_BOOT_ID"),
+        pid=int(pid) if pid.isdecimal() and len(pid) < 20 else None,
+        ident=given.get("SYSLOG_IDENTIFIER") or given.get("CONTAINER_NAME"),
+        transport=given.get("_TRANSPORT", ""),
+        message_id=given.get("MESSAGE_ID", ""),
+        fields=tuple((name, given[name]) for name in _FURTHER if name in given),
     )
+
+
+def _text(value: bytes | list[bytes]) -> str:
+    """The text of a field, of its first value if it has several.
+
+    Bytes that are no UTF-8 become U+FFFD, as in every other input.
+    """
+    first = value[0] if isinstance(value, list) else value
+    return first.decode("utf-8", "replace")
 
 
 def _unit(given: dict[str, str]) -> str | None:

@@ -12,8 +12,10 @@ from logtriage.model import (
     Change,
     Diagnosis,
     ExceptionLink,
+    FatalError,
     Finding,
     FindingRole,
+    Frame,
     Gap,
     Invocation,
     LoggedError,
@@ -84,6 +86,27 @@ def test_an_unknown_crash_says_so_and_where_to_look() -> None:
         "Next        Run it again with --log-level debug.",
     ]
     assert "Root        main (launcher, pid 4200), lines 7-9\n            something odd happened\n" in text
+
+
+def test_a_fatal_error_names_the_newest_frame_of_the_engine() -> None:
+    frames = (Frame("/usr/lib/python3.12/x.py", 1, "poll"), *reversed(reports.FRAMES[:2]))
+    event = FatalError(
+        process=reports.TP3,
+        span=Span(1, 9),
+        message="Fatal Python error: Aborted",
+        reason="Aborted",
+        frames=frames,
+    )
+    text = render(reports.report(reports.diagnosis(event)))
+    assert "            at srt/layers/attention/attention_registry.py:187 in attn_backend_wrapper\n" in text
+
+
+def test_long_steps_are_wrapped_not_cut() -> None:
+    step = "raise MemoryMax= of the unit, or the limit of the container, and leave room for the page cache"
+    remediation = attrs.evolve(reports.REMEDIATION, steps=(step,))
+    lines = render(reports.report(reports.recognised(remediations=(remediation,)))).splitlines()
+    start = next(index for index, line in enumerate(lines) if line.startswith("Steps"))
+    assert " ".join(line[12:] for line in lines[start : start + 2]) == step
 
 
 def test_nothing_crashed_is_one_line() -> None:

@@ -26,11 +26,17 @@ def content(name: Path | str) -> bytes:
     return b"".join(piece for piece in pieces if isinstance(piece, bytes))
 
 
+def drain(path: Path, into: list[bytes]) -> None:
+    for piece in open_source(str(path)):
+        assert isinstance(piece, bytes)
+        into.append(piece)
+
+
 class Stdin:
     """Standard input that holds some bytes."""
 
     def __init__(self, held: bytes) -> None:
-        self.buffer = io.BufferedReader(io.BytesIO(held))  # type: ignore[arg-type]
+        self.buffer = io.BufferedReader(io.BytesIO(held))
 
 
 COMPRESS: dict[str, Callable[[bytes], bytes]] = {
@@ -75,18 +81,11 @@ def test_what_came_before_the_damage_is_handed_on(tmp_path: Path) -> None:
     path = tmp_path / "torn.gz"
     path.write_bytes(whole[: len(whole) // 2])
     pieces: list[bytes] = []
-    with pytest.raises(SourceError, match=rf"cannot read {path}: "):
-        pieces.extend(piece for piece in _collected(path, pieces))
+    with pytest.raises(SourceError, match=f"cannot read {path}: "):
+        drain(path, pieces)
     read = b"".join(pieces)
     assert noise.startswith(read)
     assert len(read) > BLOCK
-
-
-def _collected(path: Path, into: list[bytes]) -> list[bytes]:
-    for piece in open_source(str(path)):
-        assert isinstance(piece, bytes)
-        into.append(piece)
-    return []
 
 
 @pytest.mark.parametrize(
@@ -105,23 +104,12 @@ def test_a_foreign_compression_names_the_way_round(magic: bytes, advice: str, tm
     assert str(caught.value) == f"cannot read {path}: {advice}"
 
 
-@pytest.mark.parametrize(
-    ("damaged", "reason"),
-    [
-        (
-            b"\x1f\x8b\x08\x00 not gzip really",
-            "Error -3 while decompressing data: invalid stored block lengths",
-        ),
-        (b"\xfd7zXZ\x00 not xz really", "Input format not supported by decoder"),
-        (b"BZh not bzip2 really", "Invalid data stream"),
-    ],
-)
-def test_damaged_compression_is_an_error_with_a_name(damaged: bytes, reason: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("magic", [b"\x1f\x8b\x08\x00", b"\xfd7zXZ\x00", b"BZh"])
+def test_damaged_compression_is_an_error_with_a_name(magic: bytes, tmp_path: Path) -> None:
     path = tmp_path / "log"
-    path.write_bytes(damaged)
+    path.write_bytes(magic + b" only the magic number is right")
     with pytest.raises(SourceError, match=f"cannot read {path}: "):
         content(path)
-    assert reason
 
 
 def test_a_missing_file_and_a_folder_say_why(tmp_path: Path) -> None:

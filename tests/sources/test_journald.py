@@ -1,7 +1,7 @@
 """Binary journals through a stand-in for systemd-python's low-level reader.
 
-The stand-in answers as version 235 does: ``_get`` gives bytes and raises ``KeyError`` for a field that the
-entry lacks, ``_get_realtime`` gives microseconds, a file that is no journal raises ``OSError``.
+The stand-in answers as version 235 does: ``_get_all`` gives bytes, and a list of them for a field that the
+entry has several times; ``_get_realtime`` gives microseconds; a file that is no journal raises ``OSError``.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import errno
 import gzip
 import io
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 
@@ -44,9 +44,9 @@ SYSTEMD = {
     "EXIT_CODE": b"killed",
     "EXIT_STATUS": b"9",
 }
-NOISE = {"MESSAGE": b"caf\xe9 \x1b[31mred", "SYSLOG_PID": b"77"}
-EMPTY: dict[str, bytes] = {"_PID": b"odd"}
-ENTRIES = (SERVER, SYSTEMD, NOISE, EMPTY)
+NOISE: dict[str, bytes | list[bytes]] = {"MESSAGE": b"caf\xe9 \x1b[31mred", "SYSLOG_PID": [b"77", b"78"]}
+EMPTY = {"_PID": b"odd"}
+ENTRIES: tuple[Mapping[str, bytes | list[bytes]], ...] = (SERVER, SYSTEMD, NOISE, EMPTY)
 START = 1_772_971_200_000_000  # 2026-03-08T12:00:00Z in microseconds
 
 
@@ -72,8 +72,8 @@ class Reader:
             raise OSError(errno.EBADMSG, "Bad message")
         return self._at < len(ENTRIES)
 
-    def _get(self, field: str) -> bytes:
-        return ENTRIES[self._at][field]
+    def _get_all(self) -> dict[str, bytes | list[bytes]]:
+        return {**ENTRIES[self._at], "_UNKNOWN": [b"a", b"b"]}
 
     def _get_realtime(self) -> int:
         return START + self._at
@@ -101,8 +101,9 @@ def journal(tmp_path: Path) -> Path:
 
 
 def records(name: Path | str) -> list[Record]:
-    found = [item for item in open_source(str(name)) if isinstance(item, Record)]
-    assert all(isinstance(item, Record) for item in found)
+    items = list(open_source(str(name)))
+    found = [item for item in items if isinstance(item, Record)]
+    assert len(found) == len(items)
     return found
 
 
@@ -153,6 +154,12 @@ def test_a_compressed_journal_is_unpacked_first(systemd: type[Reader], journal: 
     assert systemd.contents == journal.read_bytes()
 
 
+def test_entries_of_a_second_journal_go_on_counting(systemd: type[Reader], journal: Path) -> None:
+    found = [item for item in open_source(str(journal), first_entry=5) if isinstance(item, Record)]
+    assert [record.line for record in found] == [5, 6, 7, 8]
+    assert systemd.closed == 1
+
+
 def test_damage_in_the_middle_costs_only_the_rest(
     systemd: type[Reader], journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -188,3 +195,17 @@ def test_a_missing_systemd_python_names_what_to_install_and_the_way_round(
         f"journalctl --file {journal} -o export | python -m logtriage",
     ):
         assert part in message
+
+
+def test_a_piped_journal_is_not_called_by_the_name_of_its_copy(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Stdin:
+        buffer = io.BytesIO(journal.read_bytes())
+
+    monkeypatch.setattr("sys.stdin", Stdin())
+    monkeypatch.setitem(sys.modules, "systemd._reader", None)
+    with pytest.raises(SourceError) as caught:
+        records(STDIN)
+    assert str(caught.value).startswith("cannot read standard input: ")
+    assert "journalctl --file FILE -o export" in str(caught.value)

@@ -12,11 +12,13 @@ import regex
 from logtriage.remediation.launches import (
     arguments_from_variables,
     launches_of,
+    likeliest_launch,
+    runs_program,
     variables_of,
     words_between_blanks,
 )
 from logtriage.remediation.program import ArgumentList, Launch, Program, Variable, is_flag, refusal
-from logtriage.remediation.shell import Command, Script, ShellError, read_script
+from logtriage.remediation.shell import Script, ShellError, read_script
 from logtriage.remediation.source import Edit, View, new_line_of
 from logtriage.remediation.targets.target import Target
 from logtriage.remediation.words import quote
@@ -29,7 +31,6 @@ _SHELL_NAME: Final = regex.compile(r"(?:.*[/ \t])?(?:ba|da|z|k)?sh", regex.DOTAL
 _OTHER_FORMAT: Final = regex.compile(
     r"^(?:[\w.-]++:(?:[ \t]|\r?$)|\{|FROM[ \t]|\[[\w.-]++\]|import[ \t])", regex.MULTILINE
 )
-_RUNS_PROGRAM: Final = regex.compile(r"(?:\S*/)?(?:python[\d.]*|docker|podman|srun|torchrun|exec|nohup)")
 _CONTAINERS: Final = frozenset({"docker", "podman", "nerdctl"})
 _ONLY_BLANKS: Final = regex.compile(r"[ \t]*+\r?(?:\n|$)")
 _GAP: Final = regex.compile(r"(?:[ \t]|\\\r?\n)*+")
@@ -48,7 +49,12 @@ def detect(text: str, path: str) -> bool:
         script = read_script(View.of_file(text))
     except ShellError:
         return False
-    return bool(launches_of(script)) or _only_assigns(script)
+    if _only_assigns(script):
+        return True
+    # Prose, or what systemctl status prints, may name a server too.
+    places = {launch.at for launch in launches_of(script)}
+    commands = [command for command in script.commands if command.words[0].file_start in places]
+    return bool(commands) and all(map(runs_program, commands))
 
 
 def read(text: str, path: str) -> Program:
@@ -65,7 +71,7 @@ def read(text: str, path: str) -> Program:
     for variable in variables_of(script):
         grouped[variable.name].append(variable)
     variables = {name: tuple(found) for name, found in grouped.items()}
-    launches = launches_of(script) or _likeliest(script)
+    launches = launches_of(script) or likeliest_launch(script)
     for launch in launches:
         if launch.cut is not None:
             reason = "the command is cut off by a comment, or by a blank after a backslash"
@@ -80,22 +86,6 @@ def _follow(launch: Launch, variables: Mapping[str, Sequence[Variable]], script:
     """Add the arguments that come from variables."""
     more = arguments_from_variables(launch.arguments[0], variables, script.arrays)
     return attrs.evolve(launch, arguments=(*launch.arguments, *more))
-
-
-def _likeliest(script: Script) -> list[Launch]:
-    """The only command with options, if no command names a known server."""
-    found = [command for command in script.commands if _may_be_server(command)]
-    if len(found) != 1:
-        return []
-    words, command = found[0].words, found[0]
-    start = next((index for index, word in enumerate(words) if word.text.endswith(".py")), 0) + 1
-    own = ArgumentList(words[start:], words[start - 1])
-    return [Launch((own,), words, words[0].file_start, command.leads_line, command.cut)]
-
-
-def _may_be_server(command: Command) -> bool:
-    runs = any(_RUNS_PROGRAM.fullmatch(word.text) for word in command.words)
-    return runs and any(is_flag(word) for word in command.words)
 
 
 def _only_assigns(script: Script) -> bool:

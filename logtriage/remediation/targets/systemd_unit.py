@@ -7,11 +7,14 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+import attrs
 import regex
 
 from logtriage.remediation.launches import (
     arguments_from_variables,
+    likeliest_launch,
     nested_launches,
+    program_of,
     script_in,
     start_of_arguments,
     variables_before,
@@ -27,6 +30,7 @@ from logtriage.remediation.words import Part, Word, quote
 __all__ = ["TARGET", "effective_commands", "unit_name"]
 
 _SERVICE: Final = regex.compile(r"^[ \t]*+\[Service\][ \t]*+\r?$|^[ \t]*+ExecStart=", regex.MULTILINE)
+_SHELLS: Final = frozenset({"sh", "bash", "dash", "zsh", "ksh"})
 _GAP: Final = regex.compile(r"(?:[ \t]|\\\r?\n)*+")
 
 
@@ -55,8 +59,7 @@ def read(text: str, path: str) -> Program:
     launches = [launch for setting, words in commands for launch in _launches(setting, words)]
     if not launches and len(commands) == 1:
         # What else could it be that this service starts.
-        setting, words = commands[0]
-        launches = [Launch((ArgumentList(words[1:], words[0]),), words, setting.start, cut=setting.cut)]
+        launches = _only_launch(*commands[0])
     for launch in launches:
         if launch.cut is not None:
             reason = "a blank follows the backslash, so systemd ends the command here"
@@ -88,9 +91,22 @@ def _launches(setting: Setting, words: tuple[Word, ...]) -> list[Launch]:
     return [Launch((ArgumentList(words[start:], words[start - 1]),), words, setting.start, cut=setting.cut)]
 
 
+def _only_launch(setting: Setting, words: tuple[Word, ...]) -> list[Launch]:
+    """Take the only command for the server, or the likeliest one in what it tells a shell to do."""
+    own = ArgumentList(words[1:], words[0])
+    if program_of(words) in _SHELLS and "-" in words[min(1, len(words) - 1)].text[:1]:
+        script = script_in(words[-1], known=False)
+        found = likeliest_launch(script) if script else []
+        return [
+            Launch(inner.arguments, words, setting.start, cut=setting.cut or inner.cut, known=False)
+            for inner in found
+        ]
+    return [Launch((own,), words, setting.start, cut=setting.cut, known=False)]
+
+
 def _follow(launch: Launch, variables: Mapping[str, Sequence[Variable]], arrays: Sequence[Array]) -> Launch:
     more = arguments_from_variables(launch.arguments[0], variables, arrays)
-    return Launch((*launch.arguments, *more), launch.words, launch.at)
+    return attrs.evolve(launch, arguments=(*launch.arguments, *more))
 
 
 def _arrays(words: Sequence[Word]) -> Iterator[Array]:
