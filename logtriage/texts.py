@@ -58,7 +58,7 @@ class Text:
 
 def event_kinds(event: Event) -> set[str]:
     """A bare ``Type: text`` line is the end of a traceback whose beginning nobody kept."""
-    bare = isinstance(event, LoggedError) and event.origin == "exception"
+    bare = isinstance(event, LoggedError) and event.type != ""
     return {event.kind, "traceback"} if bare else {event.kind}
 
 

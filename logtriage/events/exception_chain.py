@@ -163,6 +163,8 @@ class Chain:
 
     def enter(self, kind: Literal["group", "quote", "note"], column: int = 0) -> None:
         """Go on inside the exception being read."""
+        if kind == "quote" and self.draft.last_words() == '"""':
+            self.draft.message.pop()
         self._outer.append(_Outer(self.draft, kind, column, len(self.links)))
         self.draft = Draft()
 

@@ -43,7 +43,7 @@ _TYPED: Final = regex.compile(
     r"(?P<type>(?:(?:[^\W\d]\w*|<locals>)\.)*[^\W\d]\w*(?:\(\w+\))?)(?::(?: (?P<message>.*))?)?\s*$", regex.DOTALL
 )
 _NAMED_LIKE_AN_EXCEPTION: Final = regex.compile(
-    r"(?:(?:[^\W\d]\w*|<locals>)\.)*(?:[A-Z]\w*)?"
+    r"(?:(?:[^\W\d]\w*|<locals>)\.)*(?:_?[A-Z]\w*|_)?"
     r"(?:Error|Exception|Interrupt|SystemExit|StopIteration|Timeout|Empty|Full|ExceptionGroup|Failure|Died|RemoteTraceback)(?:\(\w+\))?$"
 )
 _CHAINS: Final[dict[str, Relation]] = {

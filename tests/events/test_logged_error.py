@@ -51,7 +51,7 @@ def test_a_usage_text_that_somebody_asked_for_is_no_error() -> None:
     [
         (
             "ERROR:    [Errno 98] error while attempting to bind on address ('127.0.0.1', 30481): address already in use",
-            "exception",
+            "bind",
             "[Errno 98] error while attempting to bind on address ('127.0.0.1', 30481): address already in use",
         ),
         ("ERROR:    Application startup failed. Exiting.", "engine", "Application startup failed. Exiting."),
