@@ -15,7 +15,7 @@ import regex
 
 from logtriage.conditions import condition_facts, facts_hold
 from logtriage.model import Alternative, Condition, Event, FramePattern, Incident, Match, Signature, Variant
-from logtriage.texts import Surroundings, Text, event_kinds, event_texts, fold, pattern_text
+from logtriage.texts import Surroundings, Text, event_texts, fold, pattern_text
 
 __all__ = ["Index", "condition_holds", "match", "render_template"]
 
@@ -157,12 +157,12 @@ def match(
         but the best.
     """
     index = signatures if isinstance(signatures, Index) else Index(signatures)
-    texts, kinds = event_texts(event), event_kinds(event)
+    texts = event_texts(event)
     surroundings, patience = Surroundings(event, incident), _Patience()
     matches: list[Match] = []
     passed: list[tuple[float, Alternative]] = []
     for signature, wordings in index.entries:
-        if signature.kinds and kinds.isdisjoint(signature.kinds):
+        if signature.kinds and event.kind not in signature.kinds:
             continue
         best, trouble = _best(signature, wordings, texts, patience)
         if best is not None:

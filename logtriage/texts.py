@@ -13,7 +13,7 @@ import attrs
 
 from logtriage.model import Event, FatalError, Frame, Incident, LoggedError, NativeAbort, Traceback
 
-__all__ = ["Surroundings", "Text", "cap", "event_kinds", "event_texts", "fold", "pattern_text"]
+__all__ = ["Surroundings", "Text", "cap", "event_texts", "fold", "pattern_text"]
 
 # Literals are looked for with ``in``, which is linear and fast; patterns backtrack.
 _LITERAL_LIMIT: Final = 64 * 1024
@@ -54,12 +54,6 @@ class Text:
     frames: tuple[Frame, ...] = ()
     link: int | None = None
     bonus: float = 0.0
-
-
-def event_kinds(event: Event) -> set[str]:
-    """A bare ``Type: text`` line is the end of a traceback whose beginning nobody kept."""
-    bare = isinstance(event, LoggedError) and event.type != ""
-    return {event.kind, "traceback"} if bare else {event.kind}
 
 
 def _text(

@@ -206,6 +206,37 @@ def test_an_internal_error_shows_no_traceback(
     assert capsysbinary.readouterr() == (b"", b"logtriage: internal error: KeyError\n")
 
 
+def test_an_interruption_between_two_files_keeps_the_first(
+    log: Path, capsysbinary: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    feed = Triage.feed
+
+    def interrupted(self: Triage, chunk: bytes) -> object:
+        if chunk.startswith(b"second"):
+            raise KeyboardInterrupt
+        return feed(self, chunk)
+
+    second = log.with_name("second.log")
+    second.write_text("second file\n")
+    monkeypatch.setattr(Triage, "feed", interrupted)
+    assert main([str(log), str(second), "--format", "json"]) == 130
+    assert as_json(capsysbinary)["headline"] == 0
+
+
+def test_an_interruption_of_the_answer_ends_it(
+    log: Path, capsysbinary: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(_self: Triage) -> object:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return None
+
+    before = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr(Triage, "report", interrupted)
+    assert main([str(log)]) == 143
+    assert capsysbinary.readouterr() == (b"", b"")
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
 # --- input ----------------------------------------------------------------------------------------
 
 
@@ -340,6 +371,16 @@ def test_a_missing_launch_file_gives_two_and_the_diagnosis(
     assert out == b""
     assert b"The backend flashinfer2 is made up" in err
     assert err.endswith(b"logtriage: cannot read gone.service: No such file or directory\n")
+
+
+def test_a_huge_file_is_no_launch_file(
+    log: Path, signatures: Path, unit: Path, capsysbinary: Capture
+) -> None:
+    unit.write_bytes(b"#" * (5 * 1024 * 1024))
+    assert main([str(log), "--signatures", str(signatures), "--patch", unit.name]) == 2
+    out, err = capsysbinary.readouterr()
+    assert out == b""
+    assert err.endswith(b"logtriage: cannot read sglang.service: it is too large for a launch file\n")
 
 
 def test_a_healthy_log_needs_no_patch(tmp_path: Path, unit: Path, capsysbinary: Capture) -> None:

@@ -21,7 +21,7 @@ from logtriage.model import (
     Span,
     Traceback,
 )
-from logtriage.texts import Surroundings, event_kinds, event_texts, fold
+from logtriage.texts import Surroundings, event_texts, fold
 
 HERE = Process()
 AT = Span(1, 1)
@@ -92,13 +92,11 @@ def test_the_reason_of_a_fatal_error_stands_once() -> None:
 
 
 def test_an_error_line_is_an_exception_only_if_it_names_one() -> None:
-    bare = LoggedError(process=HERE, span=AT, message="no such file", type="OSError", origin="exception")
+    bare = LoggedError(process=HERE, span=AT, message="no such file", type="OSError", origin="bind")
     (text,) = event_texts(bare)
     assert (text.folded, text.type) == ("OSError: no such file", "OSError")
     plain = LoggedError(process=HERE, span=AT, message="invalid choice", origin="argparse")
     assert event_texts(plain)[0].type is None
-    assert event_kinds(bare) == {"logged-error", "traceback"}
-    assert event_kinds(plain) == {"logged-error"}
 
 
 def test_native_code_names_its_class() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -232,6 +233,19 @@ def test_secrets_found_before_and_here_are_counted_together() -> None:
     assert shown["invocation"]["argv"] == ["serve", "--api-key", "[redacted:api-key]"]
     assert shown["invocation"]["server_args"] == {"hf_token": "[redacted:token]", "ratio": "inf"}
     assert shown["redacted"] == [{"kind": "api-key", "count": 3}, {"kind": "token", "count": 1}]
+
+
+def test_arguments_of_any_type_become_plain_values() -> None:
+    arguments = {
+        "sizes": (1, 2),
+        "extra": {"a": None, "b": [True]},
+        "path": Path("/m"),
+        "text": "x\x1b[0m" * 3,
+    }
+    invocation = attrs.evolve(reports.INVOCATION, server_args=arguments)
+    incident = attrs.evolve(reports.recognised().incident, invocation=invocation)
+    shown = first(reports.report(reports.recognised(incident=incident)))["invocation"]["server_args"]
+    assert shown == {"sizes": [1, 2], "extra": {"a": None, "b": [True]}, "path": "/m", "text": "xxx"}
 
 
 def test_long_messages_and_deep_stacks_are_cut_in_the_middle() -> None:
