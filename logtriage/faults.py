@@ -8,14 +8,38 @@ from typing import Final
 
 import regex
 
-from logtriage.model import Event, ExceptionLink, FatalError, Frame, Lifecycle, Traceback
+from logtriage.model import (
+    CollectiveTimeout,
+    Event,
+    ExceptionLink,
+    FatalError,
+    Frame,
+    KernelReport,
+    Lifecycle,
+    LoggedError,
+    NativeAbort,
+    ProcessExit,
+    Traceback,
+)
 
 __all__ = ["fingerprint", "same_fault", "skeleton"]
 
+_RANK: Final = r"(?:DP|PP|TP|EP|ATTN_CP|MOE_DP|[Rr]ank ?|GPU ?|scheduler_|pid ?)\d+"
+# Digits behind a letter are part of a name (fp8, sm90, Qwen3), but for those that number a rank or a GPU.
 _VARIABLE: Final = regex.compile(
-    r"(?P<path>(?:/[\w.+@-]+){2,}/?)|(?P<hex>\b0x[0-9a-fA-F]+\b|\b[0-9a-f]{12,}\b)|(?P<set>\{[^{}]{0,400}\})"
-    r"|(?P<ip>\b\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?\b)|(?P<rank>\b(?:DP|PP|TP|EP|rank ?|Rank ?|GPU ?|scheduler_)\d+\b)|(?P<number>\d+(?:\.\d+)?)"
+    r"(?P<set>\{[^{}]{0,400}\})"
+    r"|(?P<url>\b[a-z][a-z0-9+]{1,9}://[^\s'\",)]{1,400})"
+    r"|(?P<path>(?:/[\w.+@-]+){2,}/?)"
+    r"|(?P<uuid>\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b)"
+    r"|(?P<hex>\b0x[0-9a-fA-F_]+\b|\b(?=[a-f]*[0-9])[0-9a-f]{12,}\b)"
+    r"|(?P<pci>\b(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:[.:][0-9a-fA-F]{1,2})?\b)"
+    r"|(?P<port>(?<![\w.-])(?!\S{0,80}\.(?:cpp|cc|cuh?|hpp|h|py|rs):)[A-Za-z][\w.-]{0,80}:\d{2,5}\b(?!:))"
+    r"|(?P<six>\[[0-9a-fA-F:]{2,39}\](?::\d{2,5})?)"
+    r"|(?P<ip>\b\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?\b)"
+    rf"|(?P<rank>\b{_RANK}(?:[ _]{_RANK})*\b)"
+    r"|(?P<number>(?<![A-Za-z\d])\d+(?:\.\d+)?)"
 )
+_WORD: Final = regex.compile(r"[\w.-]+")
 
 
 def skeleton(text: str) -> str:
@@ -27,7 +51,8 @@ def skeleton(text: str) -> str:
 
     def replace(match: regex.Match[str]) -> str:
         if match["set"]:
-            return "{" + ",".join(sorted(regex.findall(r"[\w.-]+", match["set"]))) + "}"
+            words = _WORD.findall(_VARIABLE.sub("#", match["set"][1:-1]))
+            return "{" + ",".join(sorted(words)) + "}"
         return "#"
 
     return " ".join(_VARIABLE.sub(replace, text[:4000]).split())
@@ -40,7 +65,10 @@ def _innermost(frames: tuple[Frame, ...]) -> list[str]:
 
 
 def _link_identity(link: ExceptionLink) -> list[str]:
-    return [link.type.rpartition(".")[2], skeleton(link.message.partition("\n")[0])]
+    said = skeleton(link.message.partition("\n")[0])
+    if not said and link.frames:  # a bare assertion is told from another one only by its source
+        said = skeleton(link.frames[-1].line)
+    return [link.type.rpartition(".")[2], said]
 
 
 def _identity(event: Event) -> list[str]:
@@ -51,7 +79,24 @@ def _identity(event: Event) -> list[str]:
         return ["fatal-error", event.reason, *_innermost(tuple(reversed(event.frames)))]
     if isinstance(event, Lifecycle):
         return ["lifecycle", event.action, event.detail]
-    return [event.kind, skeleton(event.message.partition("\n")[0])]
+    if isinstance(event, KernelReport) and (event.code is not None or event.report == "oom"):
+        return ["kernel", event.report, str(event.code)]
+    if isinstance(event, CollectiveTimeout) and event.operation:
+        return ["collective", event.operation]
+    return [event.kind, *_told_by(event)]
+
+
+def _told_by(event: Event) -> list[str]:
+    """What the first line of an event says, and what its number would hide."""
+    first = event.message.partition("\n")[0]
+    if isinstance(event, LoggedError) and event.origin == "argparse":
+        first = first.partition("error: ")[2] or first  # one program is started under many names
+    host = event.victim.host if isinstance(event, ProcessExit) else event.process.host
+    if host:
+        first = first.replace(host, "#")
+    if isinstance(event, ProcessExit):
+        return [str(event.exit_code), skeleton(first)]
+    return [event.origin, skeleton(first)] if isinstance(event, NativeAbort) else [skeleton(first)]
 
 
 def fingerprint(event: Event | None) -> str:
@@ -62,6 +107,12 @@ def fingerprint(event: Event | None) -> str:
 
 def same_fault(one: Event, other: Event) -> bool:
     """Whether two events tell of the same fault, on whichever rank."""
+    if isinstance(one, LoggedError) and isinstance(other, Traceback):
+        return same_fault(other, one)
+    if isinstance(one, Traceback) and isinstance(other, LoggedError):
+        # Of some ranks the log holds only the last line of the traceback.
+        last = one.chain[-1]
+        return bool(last.message) and _last_line(last) == skeleton(other.message.partition("\n")[0])
     if one.kind != other.kind:
         return False
     if isinstance(one, Traceback) and isinstance(other, Traceback):
@@ -71,3 +122,7 @@ def same_fault(one: Event, other: Event) -> bool:
             return bool(mine.frames and theirs.frames) and all(a.function == b.function for a, b in pairs)
         return _link_identity(mine) == _link_identity(theirs)
     return _identity(one) == _identity(other)
+
+
+def _last_line(link: ExceptionLink) -> str:
+    return skeleton(f"{link.type}: {link.message}".partition("\n")[0])

@@ -1,7 +1,8 @@
 """An incident in, the event that started it and the part of every other one out.
 
-The law: a rule looks at events, never at signatures, and each one carries the sentence it prints.  RULES is the
-whole judgement in order: the first rule that knows an event decides its part and its rank among the suspects.
+The law: a rule looks at events, never at signatures, and each one carries the sentence it prints.  RULES is
+the whole judgement in order: the first rule that knows an event decides its part and its rank among the
+suspects.
 """
 
 from __future__ import annotations
@@ -12,13 +13,21 @@ from typing import Final
 import attrs
 
 from logtriage.consequences import (
+    ECHO_XIDS,
+    HANDLED_XIDS,
     is_cuda_fault,
     is_echo_of_child,
+    is_foreign,
     is_interrupt,
+    is_of_server,
     is_peer_loss,
     is_request_error,
+    is_stop,
+    is_story,
+    is_trouble,
     is_waiting_rank,
     is_wrapper,
+    proves_nothing,
 )
 from logtriage.faults import same_fault
 from logtriage.model import (
@@ -37,7 +46,7 @@ from logtriage.model import (
     Verdict,
     WatchdogTimeout,
 )
-from logtriage.victims import with_victim
+from logtriage.victims import silent_rank, with_victim
 
 __all__ = ["RULES", "judge"]
 
@@ -67,16 +76,20 @@ class Scene:
     Attributes:
         events: All events in order.
         stopped: Input line from which somebody had asked the service to stop; 0 if nobody had.
+        trouble: Input line of the first event that tells of a fault; 0 if there is none before a stop.
         cuda_faults: First line of the first CUDA fault of each stream.
         exceptions: Messages of all exceptions, by the line on which each traceback begins.
         exits: Input line of the first report that a process ended badly; 0 if there is none.
+        failed: Whether systemd said that the unit failed.
     """
 
     events: Sequence[Event]
     stopped: int
+    trouble: int
     cuda_faults: dict[str, int]
     exceptions: Sequence[tuple[int, str]]
     exits: int
+    failed: bool
 
 
 Rule = Callable[[Event, Scene], Judgement | None]
@@ -92,9 +105,7 @@ def _ignored(event: Event, _: Scene) -> Judgement | None:
     if isinstance(event, Traceback) and event.ignored:
         return Judgement("noise", None, "Python says itself that it ignored this exception")
     if isinstance(event, LoggedError) and event.origin in ("import-ignored", "advice"):
-        return Judgement(
-            "noise", None, "the engine goes on without this; it is printed by healthy servers too"
-        )
+        return Judgement("noise", None, "the engine goes on without this; healthy servers print it too")
     if isinstance(event, WatchdogTimeout) and event.soft:
         return Judgement("noise", None, "a soft watchdog only warns")
     return None
@@ -103,48 +114,72 @@ def _ignored(event: Event, _: Scene) -> Judgement | None:
 def _life(event: Event, scene: Scene) -> Judgement | None:
     if not isinstance(event, Lifecycle):
         return None
-    if scene.stopped and event.span.first > scene.stopped and event.action != "timeout":
+    if event.action == "timeout":
+        return _out_of_patience(event, scene)
+    if scene.stopped and event.span.first > scene.stopped:
         return Judgement("teardown", None, "a step of the stop that was asked for")
-    if event.action in ("exec-failed", "timeout", "oom-killed"):
-        return Judgement("initiating", 12, "systemd itself says why it ended the service")
-    if event.action == "start-limit":
-        return Judgement(
-            "cascade", 72, "systemd gave up after the crashes before; it does not say why they happened"
-        )
-    if event.action in ("main-exited", "failed"):
-        return Judgement(
-            "cascade", 92, "systemd reports the end of the main process, which kills itself after most faults"
-        )
+    if event.action == "exec-failed":
+        if "skipping:" in event.message:
+            return Judgement("noise", None, "systemd skips a command that is marked as optional")
+        return Judgement("initiating", 12, "systemd says itself what it could not do to start the service")
+    if event.action == "oom-killed":
+        return Judgement("initiating", 12, "systemd says itself that the service was killed for its memory")
+    if event.action in ("main-exited", "failed", "control-exited", "start-limit"):
+        return _reported_end(event, scene)
     if event.action == "sigquit":
         return Judgement("teardown", 94, "the notice to the parent that a child failed; it does not say why")
-    return (
-        Judgement("teardown", None, "a step of the shutdown")
-        if event.action == "teardown"
-        else Judgement("noise", None, "a step of the service's life")
-    )
+    if event.action == "teardown":
+        return Judgement("teardown", None, "a step of the shutdown")
+    if event.action == "restart-scheduled" and not scene.stopped and any(map(is_of_server, scene.events)):
+        return Judgement("cascade", 97, "systemd starts the server again, though nobody had asked it to end")
+    return Judgement("noise", None, "a step of the service's life")
+
+
+def _out_of_patience(event: Lifecycle, scene: Scene) -> Judgement:
+    """A limit of systemd's ran out: the cause, unless the service was in trouble or ending already."""
+    if 0 < scene.trouble < event.span.first:
+        return Judgement("cascade", 73, "systemd lost its patience with a service that was in trouble before")
+    ending = event.detail.startswith(("stop", "final"))
+    begun = any(isinstance(e, Lifecycle) and e.action == "timeout" and e is not event for e in scene.events)
+    if ending and (begun or not scene.stopped):
+        return Judgement("cascade", 95, "systemd waited in vain for the rest of the service to end")
+    return Judgement("initiating", 12, "systemd says itself that it ended the service after a time limit")
+
+
+def _reported_end(event: Lifecycle, scene: Scene) -> Judgement:
+    """What systemd says of an end: that it came, seldom why."""
+    if event.action == "control-exited":
+        if not scene.failed:
+            return Judgement("noise", None, "a helper command of the unit failed, and the unit did not")
+        if any(isinstance(e, Lifecycle) and e.action == "main-exited" for e in scene.events):
+            return Judgement("teardown", None, "a helper command that runs after the end failed as well")
+        return Judgement("cascade", 91, "a helper command of the unit failed; why, only its own output says")
+    if event.action == "start-limit":
+        return Judgement("cascade", 93, "systemd gave up after the crashes before, whatever caused them")
+    troubled = 0 < scene.trouble < event.span.first
+    if event.action == "failed" and event.detail in ("oom-kill", "watchdog", "timeout") and not troubled:
+        return Judgement("initiating", 14, "systemd names as the result why it ended the service")
+    if event.action == "failed" and event.detail in ("dependency", "assert"):
+        return Judgement("cascade", 92, "systemd did not start the unit, because another one did not come up")
+    return Judgement("cascade", 92, "systemd reports an end; the server kills itself after most faults")
 
 
 def _kernel(event: Event, scene: Scene) -> Judgement | None:
     if not isinstance(event, KernelReport):
         return None
-    if event.report == "xid" and event.code in (43, 45, 154, 63, 92, 93, 106, 107, 121):
-        others = any(
-            isinstance(e, (KernelReport, Traceback, FatalError)) and e is not event for e in scene.events
-        )
-        return Judgement(
-            "cascade" if others else "initiating",
-            76 if others else 20,
-            f"Xid {event.code} is the echo or the record of another fault",
-        )
+    if is_foreign(event, scene.events):
+        return Judgement("noise", 79, "the kernel speaks of a program that is no part of the server")
+    if event.report == "xid" and event.code in ECHO_XIDS:
+        return Judgement("cascade", 76, f"Xid {event.code} echoes another fault or the end of a process")
+    if event.report == "xid" and event.code in HANDLED_XIDS:
+        return Judgement("cascade", 76, f"Xid {event.code} records what the hardware has dealt with")
+    if event.report == "xid" and event.code == 43:
+        reason = "Xid 43 is the echo of a fault in the program's own kernel, which others describe better"
+        return Judgement("initiating", 40, reason)
     if not event.trusted:
-        return Judgement(
-            "initiating", 8, "the GPU driver reports it, though not over the kernel's own channel"
-        )
-    return Judgement(
-        "initiating",
-        0 if event.report != "segfault" else 30,
-        "the kernel reports it, and the kernel is a witness outside the server",
-    )
+        return Judgement("initiating", 8, "the kernel's words, though not from its own channel")
+    rank = {"segfault": 30, "hung-task": 48}.get(event.report, 0)
+    return Judgement("initiating", rank, "the kernel reports it, a witness outside the server")
 
 
 def _consequence(event: Event, _: Scene) -> Judgement | None:
@@ -158,39 +193,34 @@ def _consequence(event: Event, _: Scene) -> Judgement | None:
     if is_interrupt(event):
         return Judgement("teardown", 90, "raised by the shutdown itself")
     if is_request_error(event):
-        return Judgement("noise", 88, "one request failed; the server went on")
+        return Judgement("noise", 98, "one request failed; the server went on")
     return None
 
 
 def _repeated_cuda_fault(event: Event, scene: Scene) -> Judgement | None:
     first = scene.cuda_faults.get(event.stream)
-    if (
-        is_cuda_fault(event)
-        and first is not None
-        and first < event.span.first
-        and not isinstance(event, KernelReport)
-    ):
-        return Judgement(
-            "cascade", 60, "after the first CUDA fault every later CUDA call of that process repeats it"
-        )
+    if first is not None and first < event.span.first and is_cuda_fault(event):
+        reason = "after the first CUDA fault every later CUDA call of that process repeats it"
+        return Judgement("cascade", 60, reason)
     return None
 
 
 def _native_assertion(event: Event, _: Scene) -> Judgement | None:
     if isinstance(event, NativeAbort) and event.origin == "cuda-assert":
-        return Judgement(
-            "initiating",
-            10,
-            "a device-side assertion names the check that failed; the Python frames after it are not where it happened",
-        )
+        reason = "a device-side assertion names the check that failed; later frames are not where it happened"
+        return Judgement("initiating", 10, reason)
     return None
 
 
 def _after_exit(event: Event, scene: Scene) -> Judgement | None:
-    """What the parent raises after a child's end is about the child."""
-    if not isinstance(event, Traceback) or not scene.exits or event.span.first < scene.exits or event.process.rank:
+    """What is raised after a process's end, by its parent or by who talks to it, is about that end."""
+    if not isinstance(event, Traceback) or not scene.exits or event.span.first < scene.exits:
         return None
-    return Judgement("cascade", 84, "raised by the parent after one of its processes had ended")
+    if not event.process.rank:
+        return Judgement("cascade", 84, "raised by the parent after one of its processes had ended")
+    if event.chain[-1].type.rpartition(".")[2].startswith("Dist"):
+        return Judgement("cascade", 81, "a collective failed after one of its processes had ended")
+    return None
 
 
 def _announced(event: Event, scene: Scene) -> Judgement | None:
@@ -200,7 +230,8 @@ def _announced(event: Event, scene: Scene) -> Judgement | None:
     said = event.message.partition("\n")[0]
     for line, message in scene.exceptions:
         if line > event.span.first and len(message) > 15 and message in said:
-            return Judgement("initiating", 18, "the engine states the fault here, before the exception that repeats it")
+            reason = "the engine states the fault here, before the exception that repeats it"
+            return Judgement("initiating", 18, reason)
     return None
 
 
@@ -209,15 +240,14 @@ def _exception(event: Event, _: Scene) -> Judgement | None:
         return None
     last = event.chain[-1]
     if not last.type:
-        return Judgement(
-            "initiating", 26, "the first traceback of the incident, though the log ends before its exception"
-        )
+        reason = "the first traceback of the incident, though the log ends before its exception"
+        return Judgement("initiating", 26, reason)
     if is_wrapper(event):
-        return Judgement(
-            "initiating",
-            24,
-            "the first exception of the incident; it wraps the text of the one that caused it",
-        )
+        reason = "the first exception of the incident; it wraps the text of the one that caused it"
+        return Judgement("initiating", 24, reason)
+    if is_cuda_fault(event):
+        reason = "the first CUDA fault of the incident; CUDA reports late, so its frames may be innocent"
+        return Judgement("initiating", 20, reason)
     if "hit an exception" in event.header or len(event.chain) > 1 or last.frames:
         return Judgement("initiating", 20, "the first exception of the incident")
     return Judgement("initiating", 28, "an exception whose traceback the log does not hold")
@@ -228,24 +258,15 @@ def _engine(event: Event, _: Scene) -> Judgement | None:
         return Judgement("initiating", 20, "the argument parser refused the command line")
     if isinstance(event, FatalError):
         if event.reason == "Aborted":
-            return Judgement(
-                "initiating", 47, "the process aborted; what made it abort should stand before this dump"
-            )
-        return Judgement(
-            "initiating", 22, "native code crashed; a process that dies this way writes no exception"
-        )
+            reason = "the process aborted; what made it abort should stand before this dump"
+            return Judgement("initiating", 47, reason)
+        return Judgement("initiating", 22, "native code crashed; who dies this way writes no exception")
     if isinstance(event, NativeAbort):
-        return Judgement(
-            "initiating",
-            21 if event.origin in ("cuda", "jit", "c10", "nccl") else 23,
-            "native code reports the fault itself",
-        )
+        known = event.origin in ("cuda", "jit", "c10", "nccl")
+        return Judgement("initiating", 21 if known else 23, "native code reports the fault itself")
     if isinstance(event, CollectiveTimeout):
-        return Judgement(
-            "initiating",
-            44,
-            "a collective timed out; the rank that never came is the suspect, not the one that waited",
-        )
+        reason = "a collective timed out; the rank that never came is the suspect, not the one that waited"
+        return Judgement("initiating", 44, reason)
     if isinstance(event, WatchdogTimeout):
         return Judgement("initiating", 46, "the engine's watchdog saw no progress")
     return None
@@ -267,7 +288,8 @@ def _exit(event: Event, _: Scene) -> Judgement | None:
     if event.exit_code == 0:
         return Judgement("teardown", None, "a clean exit")
     if event.victim.label or event.exit_code is not None:
-        return Judgement("cascade", EVIDENCE, "names the process that died first, but not what killed it")
+        reason = "names the process that died first, but not what killed it"
+        return Judgement("cascade", EVIDENCE, reason)
     return Judgement("cascade", 86, "a process was killed; this does not say by whom")
 
 
@@ -287,11 +309,6 @@ RULES: Final[tuple[Rule, ...]] = (
     _exit,
 )
 
-_STORY: Final = frozenset(
-    ("started", "starting", "stopping", "stopped", "server-args", "phase", "ready", "restart-scheduled", "version")
-    + ("sigterm", "boot")
-)
-
 
 def judge(incident: Incident) -> Verdict | None:
     """Say which event started an incident.
@@ -305,18 +322,20 @@ def judge(incident: Incident) -> Verdict | None:
     scene = _scene(incident)
     judged = [(event, _ask(event, scene)) for event in incident.events]
     suspects = [(event, said) for event, said in judged if said.suspicion is not None]
-    if not suspects or all(_proves_nothing(event) for event, _ in suspects):
+    if not suspects or all(proves_nothing(event, scene.events) for event, _ in suspects):
         return None
     root, said = min(suspects, key=lambda pair: (pair[1].suspicion or 0, pair[0].span.first))
     evidence = (said.suspicion or 0) >= EVIDENCE
     root_event = with_victim(root, incident)
     reason = said.reason
+    if silent := silent_rank(root, incident):
+        reason = f"{reason}; {silent.label} alone does not complain"
     if evidence:
-        reason = f"the earliest evidence that the log holds, not the cause: {said.reason}"
+        reason = f"the earliest evidence that the log holds, not the cause: {reason}"
     findings = _folded(
         _finding(event, judgement, root, root_event)
         for event, judgement in judged
-        if event is not root and not _is_story(event)
+        if event is not root and not is_story(event)
     )
     return Verdict(root_event, "earliest-evidence" if evidence else "initiating", reason, findings)
 
@@ -348,49 +367,33 @@ def _ask(event: Event, scene: Scene) -> Judgement:
 
 
 def _scene(incident: Incident) -> Scene:
-    stopped = 0
+    events = incident.events
+    troubles = [event.span.first for event in events if is_trouble(event)]
+    trouble = min(troubles, default=0)
+    stops = [event.span.first for event in events if is_stop(event)]
+    # A stop that is asked for after the first trouble explains nothing.
+    stopped = min((line for line in stops if not trouble or line < trouble), default=0)
     faults: dict[str, int] = {}
-    for event in incident.events:
-        if isinstance(event, Lifecycle):
-            if event.action in ("sigterm", "stopping") and not stopped:
-                stopped = event.span.first
-        elif not stopped and not (
-            isinstance(event, LoggedError) or (isinstance(event, WatchdogTimeout) and event.soft)
-        ):
-            stopped = stopped or -1  # a stop that is asked for after the first trouble explains nothing
+    for event in events:
         if is_cuda_fault(event):
             faults.setdefault(event.stream, event.span.first)
     exceptions = [
         (event.span.first, link.message.partition("\n")[0].strip())
-        for event in incident.events
+        for event in events
         if isinstance(event, Traceback)
         for link in event.chain
     ]
-    exits = [e.span.first for e in incident.events if isinstance(e, ProcessExit) and e.exit_code != 0 and e.victim.label]
-    return Scene(incident.events, max(stopped, 0), faults, exceptions, min(exits, default=0))
-
-
-def _proves_nothing(event: Event) -> bool:
-    """Events that a healthy service prints too: they tell of a crash only beside others."""
-    if isinstance(event, Lifecycle):
-        return event.action == "main-exited" and event.detail in ("exited:0", "TERM", "0")
-    if isinstance(event, LoggedError):
-        return event.origin not in ("argparse", "bind", "nccl", "engine-fatal", "excerpt")
-    return isinstance(event, Traceback) and is_request_error(event)
-
-
-def _is_story(event: Event) -> bool:
-    return isinstance(event, Lifecycle) and event.action in _STORY
+    ended = [e for e in events if isinstance(e, ProcessExit) and e.exit_code != 0 and e.victim.label]
+    exits = min((event.span.first for event in ended), default=0)
+    failed = any(isinstance(event, Lifecycle) and event.action == "failed" for event in events)
+    return Scene(events, stopped, 0 if stopped else trouble, faults, exceptions, exits, failed)
 
 
 def _finding(event: Event, said: Judgement, root: Event, shown: Event) -> Finding:
     if said.role == "initiating":
         if same_fault(event, root) and event.process.label != shown.process.label:
-            return Finding(
-                event,
-                "observer",
-                f"the same fault as on {shown.process.label or 'the root'}, later in the log",
-            )
+            first = shown.process.label or "the root"
+            return Finding(event, "observer", f"the same fault as on {first}, later in the log")
         if same_fault(event, root):
             return Finding(event, "cascade", "the same fault again")
         return Finding(event, "cascade", "after the root, or less telling: " + said.reason)

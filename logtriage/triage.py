@@ -44,6 +44,7 @@ __all__ = ["Limits", "Triage", "triage"]
 _EXPORT: Final = b"__CURSOR="
 _EXCERPT_BYTES: Final = 16 * 1024
 _EXCERPT_LINES: Final = 20
+_SAMPLE_BYTES: Final = 4 * 1024
 
 
 @attrs.frozen
@@ -82,7 +83,7 @@ class Triage:
         self._found: dict[tuple[str | None, str], Diagnosis] = {}
         self._records = 0
         self._unkept = 0
-        self._readable = False
+        self._sample = b""
         self._excerpt: bytes | None = b""  # the whole input as long as it is a few lines
 
     def feed(self, chunk: bytes) -> Sequence[Diagnosis]:
@@ -95,6 +96,8 @@ class Triage:
             The diagnoses that became known: a provisional one (``final`` is false) when an invocation's
             first trouble is read, the final one when it has ended.
         """
+        if len(self._sample) < _SAMPLE_BYTES:
+            self._sample += chunk[: _SAMPLE_BYTES - len(self._sample)]
         if self._excerpt is not None:
             self._excerpt += chunk
             if len(self._excerpt) > _EXCERPT_BYTES:
@@ -158,7 +161,6 @@ class Triage:
     def _purify(self, text: str) -> str:
         safe, counts = redact(clean(text))
         self._redacted.update(counts)
-        self._readable = self._readable or any(map(str.isalnum, safe[:200]))
         return safe
 
     def _records_in(self, records: Iterable[Record]) -> list[Diagnosis]:
@@ -246,7 +248,12 @@ class Triage:
 
     @property
     def _looks_binary(self) -> bool:
-        return False
+        """Whether nothing was recognised, and the beginning of the input is hardly text."""
+        if self._found or self._unwrapper.seen or self._demux.engines or not self._sample:
+            return False
+        text = self._sample.decode("utf-8", "replace")
+        strange = sum(not (character.isprintable() or character in "\t\r\n\x1b") or character == "\ufffd" for character in text)
+        return strange > len(text) * 0.3
 
 
 def triage(

@@ -362,6 +362,9 @@ class _TracebackBlock:
                 self._expect = "nothing"
                 return True
             return text[:1] == " " or stripped.startswith("Message: ")
+        if _SKIPPED.match(text[:200]):
+            self.torn = True
+            return True
         typed = _TYPED.match(text)
         if typed and _NAMED_LIKE_AN_EXCEPTION.fullmatch(typed["type"]):
             self._name(typed)  # an exception that was never raised has no traceback
@@ -441,9 +444,12 @@ class _TracebackBlock:
 
     def _is_foreign(self, stripped: str) -> bool:
         """Whether a text below a blank line is no further paragraph of the message."""
-        if self.chain.inside == "quote" or "".join(self.chain.draft.message) == "":
-            return False
-        return self.bare or _FOREIGN.match(stripped) is not None or len(self.chain.draft.message) > 60
+        said = self.chain.draft.message
+        if len(said) > 60:
+            return True
+        if self.chain.inside == "quote" or said[0] == "":
+            return False  # "ImportError:" and a report of several paragraphs
+        return self.bare or _FOREIGN.match(stripped) is not None
 
     def close(self) -> Sequence[Event]:
         """End the traceback; what is missing makes it incomplete."""
@@ -467,7 +473,7 @@ class _TracebackBlock:
             stream=self._first.stream,
             chain=tuple(chain),
             header=self._header,
-            complete=not self.torn and bool(last.type),
+            complete=bool(last.type) and not self.torn and self._expect != "header",
             ignored=self._header.startswith(_IGNORED),
         )
 

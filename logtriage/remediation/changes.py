@@ -25,6 +25,7 @@ _VARIABLE_NAME: Final = regex.compile(r"[A-Za-z_]\w*+", regex.ASCII)
 _UNFILLED: Final = regex.compile(r"\{\w++\}")
 # Two options, or two variables, that follow each other share what stands between them.
 _ONE_BY_ONE: Final = frozenset({"remove-flag", "unset-env"})
+_MOST_LAUNCHES: Final = 32
 _MOST_REPEATS: Final = 20
 _DIRECTIONS: Final = frozenset({None, "", "lower", "raise"})
 # The second beats the first where both are given.
@@ -54,6 +55,8 @@ def apply_change(target: Target, change: Change, text: str, path: str, others: S
     _check_names(program, change)
     if change.op in {"set-flag", "remove-flag"} and not program.launches:
         raise program.refuse("no command in this file starts a server")
+    if len(program.launches) > _MOST_LAUNCHES:
+        raise program.refuse(f"{len(program.launches)} commands in this file start a server")
     change = concrete(program, change)
     if change.op == "set-flag":
         _refuse_overridden(program, change, others)

@@ -17,6 +17,8 @@ from logtriage.model import Patch
 __all__ = ["unified_diff"]
 
 _CONTEXT: Final = 3
+# Comparing all lines with all others is quadratic, and worse where many are the same.
+_MAX_SEARCH: Final = 1_000_000
 _NO_NEW_LINE: Final = "\n\\ No newline at end of file\n"
 _Opcode = tuple[str, int, int, int, int]
 
@@ -41,9 +43,43 @@ def unified_diff(patch: Patch) -> str:
     before, after = _lines(patch.before), _lines(patch.after)
     old = "/dev/null" if patch.creates else _label("a", patch.path)
     head = [f"--- {old}\n", f"+++ {_label('b', patch.path)}\n"]
-    matcher = SequenceMatcher(None, before, after, autojunk=False)
-    hunks = [line for group in matcher.get_grouped_opcodes(_CONTEXT) for line in _hunk(group, before, after)]
+    hunks = [line for group in _grouped(_opcodes(before, after)) for line in _hunk(group, before, after)]
     return "".join(head + hunks)
+
+
+def _opcodes(before: Sequence[str], after: Sequence[str]) -> list[_Opcode]:
+    """What to do to *before*; lines that both begin and end with are not searched for matches."""
+    shorter = min(len(before), len(after))
+    start = next((at for at in range(shorter) if before[at] != after[at]), shorter)
+    left = shorter - start
+    same = next((at for at in range(left) if before[-1 - at] != after[-1 - at]), left)
+    old, new = before[start : len(before) - same], after[start : len(after) - same]
+    if len(old) * len(new) > _MAX_SEARCH:
+        inner: list[_Opcode] = [("replace", 0, len(old), 0, len(new))]
+    else:
+        inner = list(SequenceMatcher(None, old, new, autojunk=False).get_opcodes())
+    codes: list[_Opcode] = [("equal", 0, start, 0, start)]
+    codes += [(tag, a + start, b + start, c + start, d + start) for tag, a, b, c, d in inner]
+    codes.append(("equal", len(before) - same, len(before), len(after) - same, len(after)))
+    return [code for code in codes if code[1:] != (code[1], code[1], code[3], code[3])]
+
+
+def _grouped(codes: Sequence[_Opcode]) -> Iterator[list[_Opcode]]:
+    """Cut at equal stretches too long to be shown, and shorten those at the ends."""
+    group: list[_Opcode] = []
+    for index, (tag, a, b, c, d) in enumerate(codes):
+        if tag != "equal":
+            group.append((tag, a, b, c, d))
+            continue
+        is_last = index == len(codes) - 1
+        if group and (is_last or b - a > 2 * _CONTEXT):
+            yield [*group, (tag, a, min(b, a + _CONTEXT), c, min(d, c + _CONTEXT))]
+            group = []
+        if not is_last:
+            lead = min(b - a, _CONTEXT) if not group else b - a
+            group.append((tag, b - lead, b, d - lead, d))
+    if group and any(code[0] != "equal" for code in group):
+        yield group
 
 
 def _lines(text: str) -> list[str]:

@@ -219,7 +219,7 @@ def flags_of(arguments: ArgumentList) -> list[Flag]:
             found.append(Flag(name, value, (word,), arguments, index))
             index += 1
             continue
-        end = index + 1 + _count_values(name, words[index + 1 :])
+        end = index + 1 + _count_values(name, words, index + 1)
         first = Part.whole(words[index + 1]) if end > index + 1 else None
         found.append(Flag(name, first, words[index:end], arguments, index))
         index = end
@@ -231,13 +231,13 @@ def is_flag(word: Word) -> bool:
     return _FLAG.match(word.text) is not None
 
 
-def _count_values(name: str, following: Sequence[Word]) -> int:
+def _count_values(name: str, words: Sequence[Word], start: int) -> int:
+    """How many words from *start* on are values of the option."""
     arity = flag_arity(name)
-    values = 0
-    for word in following:
-        if is_flag(word) or _expands_to_list(word):
-            break
-        values += 1
+    end = start
+    while end < len(words) and not is_flag(words[end]) and not _expands_to_list(words[end]):
+        end += 1
+    values = end - start
     return {"none": 0, "many": values}.get(arity or "", min(values, 1))
 
 

@@ -25,7 +25,7 @@ __all__ = ["drop_in", "propose_patch"]
 # Removals come first: what is set last must not be taken out again under another spelling.
 _PATCHABLE: Final = ("remove-flag", "unset-env", "set-flag", "set-env")
 # A launch file is written by hand; the largest unit seen has 40 lines.
-_MAX_LENGTH: Final = 250_000
+_MAX_LENGTH: Final = 64_000
 # ``systemctl cat`` prints the name of each file before its text.
 _HEADER: Final = regex.compile(r"^# (/\S++)\r?\n", regex.M)
 _DROP_IN_NAME: Final = "50-logtriage.conf"

@@ -86,3 +86,10 @@ texts = st.lists(st.sampled_from(["a", "b", "", "x y", "\\", "-", "+", "\r"]), m
 def test_git_turns_any_text_into_any_other(before: str, after: str) -> None:
     if before and after and before != after:
         assert applied(shell(before, after), "git") == after
+
+
+def test_a_file_that_changes_altogether_is_one_hunk() -> None:
+    before, after = "".join(f"a{n}\n" for n in range(1500)), "".join(f"b{n}\n" for n in range(1500))
+    diff = unified_diff(shell(before, after))
+    assert diff.count("@@ -1,1500 +1,1500 @@") == 1
+    assert applied(shell(before, after), "patch") == after

@@ -311,3 +311,43 @@ def test_of_what_systemctl_cat_prints_only_the_file_that_counts_is_patched() -> 
     spread = remediation(Change("set-env", "HF_HOME", "/x"), *TRITON.changes)
     with pytest.raises(PatchError, match="make a drop-in instead"):
         propose_patch(spread, text, "cat.txt")
+
+
+def test_an_environment_file_may_still_win() -> None:
+    text = unit("sglang serve", "EnvironmentFile=/etc/default/llm")
+    patch = propose_patch(remediation(Change("set-env", "A", "1")), text, "llm.service")
+    assert patch.steps[0] == "check that /etc/default/llm does not set A, which would win"
+
+
+def test_a_program_nobody_knows_has_to_hand_the_flag_on() -> None:
+    patch = propose_patch(TRITON, unit("/srv/start-llm --tp 8"), "llm.service")
+    assert patch.steps[0] == "check that /srv/start-llm hands --attention-backend on to the server"
+
+
+def test_the_likeliest_command_of_a_shell_is_the_server() -> None:
+    text = unit("/bin/bash -c 'cd /srv; exec python3 serve_llm.py --tp 8'")
+    assert patched(TRITON, text) == text.replace("--tp 8", "--tp 8 --attention-backend triton")
+
+
+@pytest.mark.parametrize("command", ["/bin/sh -c 'exit 1'", "/bin/bash -c true"])
+def test_a_shell_that_starts_nothing_is_refused(command: str) -> None:
+    with pytest.raises(PatchError, match="no command in this file starts a server"):
+        propose_patch(TRITON, unit(command), "llm.service")
+
+
+def test_a_file_without_a_service_cannot_hold_a_variable() -> None:
+    with pytest.raises(PatchError, match=r"no section \[Service\]"):
+        propose_patch(remediation(Change("set-env", "A", "1")), "ExecStart=sglang serve\n", "llm.service")
+
+
+def test_more_servers_than_anybody_starts_are_refused() -> None:
+    text = "[Service]\n" + "ExecStart=sglang serve --attention-backend flashinfer\n" * 40
+    with pytest.raises(PatchError, match="40 commands in this file start a server"):
+        propose_patch(TRITON, text, "llm.service")
+
+
+def test_an_empty_environment_takes_back_those_before_it() -> None:
+    text = unit("sglang serve", "Environment=A=0", "Environment=", "Environment=B=1")
+    assert patched(remediation(Change("set-env", "A", "1")), text) == text.replace(
+        "Environment=B=1\n", "Environment=B=1\nEnvironment=A=1\n"
+    )

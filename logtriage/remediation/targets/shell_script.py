@@ -67,9 +67,12 @@ def read(text: str, path: str) -> Program:
         script = read_script(View.of_file(text))
     except ShellError as error:
         raise refusal(error.reason, text, path, error.place) from error
+    # Whoever reads a file of assignments puts all of them into the environment.
+    exports_all = _only_assigns(script)
     grouped: dict[str, list[Variable]] = defaultdict(list)
     for variable in variables_of(script):
-        grouped[variable.name].append(variable)
+        exported = variable.exported or exports_all
+        grouped[variable.name].append(attrs.evolve(variable, exported=exported))
     variables = {name: tuple(found) for name, found in grouped.items()}
     launches = launches_of(script) or likeliest_launch(script)
     for launch in launches:
@@ -77,7 +80,7 @@ def read(text: str, path: str) -> Program:
             reason = "the command is cut off by a comment, or by a blank after a backslash"
             raise refusal(reason, text, path, launch.cut)
     followed = [_follow(launch, variables, script) for launch in launches]
-    if not followed and _only_assigns(script):
+    if not followed and exports_all:
         followed = _held_in_variables(variables)
     return Program(text, path, tuple(followed), variables)
 
