@@ -1,4 +1,4 @@
-"""Reads what a dying LLM inference server left behind; answers with the root cause and the patch that fixes it.
+r"""Reads what a dying LLM inference server left behind; answers with the root cause and the patch that fixes it.
 
 The flow, one arrow an interface (``feed`` and ``close``)::
 
@@ -9,17 +9,20 @@ The flow, one arrow an interface (``feed`` and ``close``)::
                                                                                               ▼
                                                 remediation: Remediation × file text ─► Patch (unified diff)
 
->>> report = triage([b"ValueError: nothing known\\n"])
+>>> report = triage([b"ValueError: nothing known\n"])
 >>> report.diagnoses[0].verdict.root.message
 'ValueError: nothing known'
 """
 
-from logtriage._version import VERSION as __version__
+from logtriage._version import VERSION
 from logtriage.database import Database, load_database
 from logtriage.errors import DatabaseError, LogtriageError, PatchError, SignatureError, SourceError
 from logtriage.model import Diagnosis, Patch, Record, Remediation, Report
+from logtriage.remediation import propose_patch
 from logtriage.renderers import render
 from logtriage.triage import Limits, Triage, triage
+
+__version__ = VERSION
 
 __all__ = [
     "Database",
@@ -37,6 +40,7 @@ __all__ = [
     "Triage",
     "__version__",
     "load_database",
+    "propose_patch",
     "render",
     "triage",
 ]

@@ -212,8 +212,7 @@ def _loop_steps(incident: Incident) -> Iterator[str]:
         again = f"systemctl reset-failed {unit}; systemctl start {unit}"
         yield f"systemd has given up; after the repair: {again}."
     elif invocation.state == "activating" and (invocation.restarts or 0) > 1:
-        times = invocation.restarts
-        yield f"systemd has restarted it {times} times; until it is repaired: systemctl stop {unit}."
+        yield f"systemd goes on restarting it; until it is repaired: systemctl stop {unit}."
 
 
 def _remediations(found: Match, root: Event, incident: Incident) -> tuple[Remediation, ...]:

@@ -59,8 +59,6 @@ def patch_files(
     patches: dict[int, list[str]] = {}
     reasons: list[str] = []
     unreadable = False
-    from logtriage.remediation import unified_diff
-
     for path in paths:
         try:
             index, patch = _first_patch(remediations, read_launch_file(path), path, drop_in, target)
@@ -70,7 +68,7 @@ def patch_files(
         except PatchError as error:
             reasons.append(f"no patch for {path}: {error.reason}")
         else:
-            patches.setdefault(index, []).append(unified_diff(patch))
+            patches.setdefault(index, []).append(patch.diff())
             steps = dict.fromkeys((*remediations[index].steps, *patch.steps))
             remediations[index] = attrs.evolve(remediations[index], steps=tuple(steps))
     told = _with_remediations(report, report.headline, remediations)

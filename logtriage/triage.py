@@ -28,7 +28,6 @@ from logtriage.model import (
     Invocation,
     Line,
     LoggedError,
-    Process,
     Record,
     Report,
     Source,
@@ -121,7 +120,10 @@ class Triage:
         """
         self._records += 1
         head, *more = record.text.split("\n")
-        parts = [attrs.evolve(record, text=head), *(attrs.evolve(record, text=t, continued=True) for t in more)]
+        parts = [
+            attrs.evolve(record, text=head),
+            *(attrs.evolve(record, text=t, continued=True) for t in more),
+        ]
         return self._records_in(parts)
 
     def close(self) -> Sequence[Diagnosis]:
@@ -142,14 +144,16 @@ class Triage:
 
     def _read_excerpt(self) -> Sequence[Incident]:
         """Somebody pasted the one sentence that matters: no parser knows it, but a signature may."""
-        lines = (self._excerpt or b"").decode("utf-8", "replace").splitlines()
-        if len(lines) > _EXCERPT_LINES:
+        raw = (self._excerpt or b"").splitlines()
+        if len(raw) > _EXCERPT_LINES:
             return []
-        for number, text in enumerate(lines, 1):
-            process = Process("unknown", "")
-            event = LoggedError(process=process, span=Span(number, number), message=self._purify(text), basis="guess", origin="excerpt")
-            incident = Incident(Invocation(), (event,), "unknown", event.span)
-            if text.strip() and match(event, incident, self._index)[0]:
+        demux = Demux(self._purify)
+        records = Unwrapper(FORMATS, clean).feed(enumerate(raw, 1))
+        for line in (line for record in records for line in demux.feed(record)):
+            at = Span(line.line, line.line)
+            event = LoggedError(process=line.process, span=at, message=line.text, basis="guess", origin="excerpt")
+            incident = Incident(Invocation(), (event,), "unknown", at)
+            if line.text.strip() and match(event, incident, self._index)[0]:
                 return [incident]
         return []
 
@@ -197,7 +201,9 @@ class Triage:
         if verdict is None:
             return None
         if incident.invocation.engine is None and self._demux.engines:
-            incident = attrs.evolve(incident, invocation=attrs.evolve(incident.invocation, engine=self._demux.engines[0]))
+            incident = attrs.evolve(
+                incident, invocation=attrs.evolve(incident.invocation, engine=self._demux.engines[0])
+            )
         return diagnose(incident, verdict, self._index, self._redacted)
 
     def _keep(self, found: Diagnosis) -> Diagnosis:
@@ -208,7 +214,12 @@ class Triage:
         if before is not None:
             first = before.incident
             last = attrs.evolve(invocation, started=first.invocation.started, server_args=first.invocation.server_args)
-            found = attrs.evolve(before, incident=attrs.evolve(first, invocation=last), repeats=before.repeats + 1)
+            better = found if before.match is None and found.match else before
+            steps = tuple(dict.fromkeys((*before.next_steps, *found.next_steps)))
+            incident = attrs.evolve(first, invocation=last)
+            found = attrs.evolve(
+                better, incident=incident, next_steps=steps, repeats=before.repeats + 1, final=found.final
+            )
         elif len(self._found) >= self._limits.diagnoses:
             self._unkept += 1
             return found
@@ -252,7 +263,9 @@ class Triage:
         if self._found or self._unwrapper.seen or self._demux.engines or not self._sample:
             return False
         text = self._sample.decode("utf-8", "replace")
-        strange = sum(not (character.isprintable() or character in "\t\r\n\x1b") or character == "\ufffd" for character in text)
+        strange = sum(
+            not (character.isprintable() or character in "\t\r\n\x1b") or character == "\ufffd" for character in text
+        )
         return strange > len(text) * 0.3
 
 

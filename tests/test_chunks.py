@@ -10,11 +10,8 @@ import pytest
 from logtriage import Triage, load_database, render
 
 TREE: Final = Path(__file__).parent.parent
-LOGS: Final = sorted(
-    path
-    for path in [*TREE.glob("fixtures/*/log.txt"), *TREE.glob("fixtures/founding/journal.*"), *TREE.glob("signatures/**/match.*.log")]
-    if path.suffix not in (".xz", ".journal")
-)
+KINDS: Final = ("fixtures/*/log.txt", "fixtures/*/journal.*", "signatures/**/match.*.log")
+LOGS: Final = sorted(path for pattern in KINDS for path in TREE.glob(pattern))
 DATABASE: Final = load_database()
 
 

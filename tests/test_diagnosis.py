@@ -158,7 +158,7 @@ def test_a_unit_in_a_loop_has_to_be_stopped() -> None:
     loop = answer(raised(1, FAULT, 0), unit="llm.service", state="activating", restarts=1347)
     assert (
         loop.next_steps[-1]
-        == "systemd has restarted it 1347 times; until it is repaired: systemctl stop llm.service."
+        == "systemd goes on restarting it; until it is repaired: systemctl stop llm.service."
     )
     assert answer(raised(1, FAULT, 0), state="activating", restarts=1).next_steps == ("Ask fa3.",)
 

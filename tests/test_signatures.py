@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-import re2
+import re2  # type: ignore[import-untyped]
 
 from logtriage import Report, load_database, triage
 from logtriage.database import find_defects

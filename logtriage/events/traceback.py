@@ -79,7 +79,7 @@ _QUOTE_MARGIN: Final = regex.compile(r"(?:[>│|] ?)+")
 _GROUP_MARGIN: Final = regex.compile(r"(?P<indent> *)(?:\| ?|\+ (?=Exception Group))")
 _KEY: Final = regex.compile(r"""(?P<key>\w+)["']?\s*[:=]\s*[bfru]?["'][^"']*$""")
 _LOG_KEYS: Final = frozenset(
-    "msg message log error err exc exc_info exception traceback stack stacktrace stack_trace detail details event line reason".split()
+    ["msg", "message", "log", "error", "err", "exc", "exc_info", "exception", "traceback", "stack", "stacktrace", "stack_trace", "detail", "details", "event", "line", "reason"]
 )
 
 

@@ -14,11 +14,13 @@ from logtriage.formats.envelope import Format, Peeled
 
 __all__ = ["COMPOSE", "CRI", "DOCKER_TIMES", "KUBECTL"]
 
-_TIME: Final = r"(?P<time>\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\.\d{9}(?:Z|[+-]\d\d:\d\d)?|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d))"
-_DOCKER: Final = regex.compile(rf"{_TIME}(?: (?P<rest>.*)|$)", regex.DOTALL)
-_CRI: Final = regex.compile(
-    rf"{_TIME} (?:stdout|stderr) (?P<tag>[PF])(?::\S+)?(?: (?P<rest>.*)|$)", regex.DOTALL
+_ZONE: Final = r"(?:Z|[+-]\d\d:\d\d)"
+_TIME: Final = (
+    rf"(?P<time>\d{{4}}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\.\d{{9}}{_ZONE}?"
+    rf"|\d{{4}}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{{1,9}})?{_ZONE})"
 )
+_DOCKER: Final = regex.compile(rf"{_TIME}(?: (?P<rest>.*)|$)", regex.DOTALL)
+_CRI: Final = regex.compile(rf"{_TIME} (?:stdout|stderr) (?P<tag>[PF])(?::\S+)?(?: (?P<rest>.*)|$)", regex.DOTALL)
 _COMPOSE: Final = regex.compile(r"(?P<name>[a-zA-Z0-9][\w.-]{0,80})\s+\|(?: (?P<rest>.*)|$)", regex.DOTALL)
 _KUBECTL: Final = regex.compile(
     r"\[(?:pod/)?(?P<pod>[a-z0-9][a-z0-9.-]{0,252})/(?P<name>[a-z0-9][a-z0-9.-]{0,62})\](?: (?P<rest>.*)|$)",

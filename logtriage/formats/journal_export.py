@@ -53,9 +53,7 @@ class JournalExport:
                 start = end + 1
                 continue
             length = int.from_bytes(self._buffer[end + 1 : end + 9], "little")
-            if len(self._buffer) - end - 1 < 8 or (
-                length <= _MAX_VALUE and len(self._buffer) < end + 10 + length
-            ):
+            if len(self._buffer) - end - 1 < 8 or (length <= _MAX_VALUE and len(self._buffer) < end + 10 + length):
                 break  # the value has not wholly arrived
             if length > _MAX_VALUE:
                 self._lose("a field that claims to be larger than 16 MiB")

@@ -22,6 +22,9 @@ _KEPT: Final = (
 """Fields that parsers of events ask for besides those with an attribute of their own."""
 
 
+_UNITS: Final = ("UNIT", "OBJECT_SYSTEMD_UNIT", "_SYSTEMD_UNIT", "USER_UNIT", "_SYSTEMD_USER_UNIT")
+
+
 def journal_fields(entry: dict[str, object]) -> dict[str, object]:
     """What a journal entry says of its message, as attributes of a record.
 
@@ -40,11 +43,13 @@ def journal_fields(entry: dict[str, object]) -> dict[str, object]:
     return {
         "time": _iso(said("_SOURCE_REALTIME_TIMESTAMP") or said("__REALTIME_TIMESTAMP")),
         "host": said("_HOSTNAME"),
-        "unit": said("_SYSTEMD_UNIT") or said("_SYSTEMD_USER_UNIT"),
-        "invocation_id": said("_SYSTEMD_INVOCATION_ID"),
+        # what systemd writes about a unit comes from its own init.scope
+        "unit": next((unit for name in _UNITS if (unit := said(name))), None),
+        # systemd's own lines are of its own invocation, but about that of the unit
+        "invocation_id": said("INVOCATION_ID") or said("USER_INVOCATION_ID") or said("_SYSTEMD_INVOCATION_ID"),
         "boot_id": said("_BOOT_ID"),
         "pid": int(pid) if pid and pid.isdecimal() and len(pid) < 12 else None,
-        "ident": said("SYSLOG_IDENTIFIER") or said("_COMM"),
+        "ident": said("SYSLOG_IDENTIFIER") or said("CONTAINER_NAME") or said("_COMM"),
         "transport": said("_TRANSPORT") or "",
         "message_id": said("MESSAGE_ID") or "",
         "fields": tuple((name, value) for name in _KEPT if (value := said(name)) is not None),

@@ -39,9 +39,7 @@ def _peel_ray(text: str) -> Peeled | None:
     match = _RAY.match(text)
     if match is None or _VLLM.match(match["actor"]):
         return None
-    return Peeled(
-        match["rest"] or "", {"pid": int(match["pid"][:10]), "host": match["ip"], "ident": match["actor"]}
-    )
+    return Peeled(match["rest"] or "", {"pid": int(match["pid"][:10]), "host": match["ip"], "ident": match["actor"]})
 
 
 def _peel_task(text: str) -> Peeled | None:

@@ -15,23 +15,28 @@ from logtriage.formats.envelope import Format, Peeled
 __all__ = ["DMESG", "WRAPPED"]
 
 _LEVEL: Final = r"(?:DEBUG|INFO|WARN|WARNING|ERROR|CRITICAL|FATAL)"
+_DAY: Final = r"\d{4}-\d\d-\d\d"
+_CLOCK: Final = r"\d\d:\d\d:\d\d"
+_ISO: Final = rf"{_DAY}T{_CLOCK} (?:\.\d+)? (?:Z|[+-]\d\d:?\d\d)"
 _WRAPPED: Final = regex.compile(
     rf"""
-    (?P<time> \d{{4}}-\d\d-\d\d [ ] \d\d:\d\d:\d\d [,.] \d{{3}} ) [ ]-[ ] [\w.<>-]+ [ ]-[ ] {_LEVEL} [ ]-(?:[ ]|$) (?P<rest> .*)
-    | (?P<time> \d{{4}}-\d\d-\d\d [ ] \d\d:\d\d:\d\d (?:[,.]\d+)? ) [ ]\|[ ] {_LEVEL} \s* \|[ ] [\w.:<>-]+ [ ]\|(?:[ ]|$) (?P<rest> .*)
-    | (?P<time> \d{{4}}-\d\d-\d\d [ ] \d\d:\d\d:\d\d,\d{{3}} ) [ ] [\w.]+ [ ] \d+ [ ] {_LEVEL} \s+ (?P<rest> .*)
-    | \[ (?P<time> \d{{4}}-\d\d-\d\dT\d\d:\d\d:\d\d (?:\.\d+)? (?:Z|[+-]\d\d:?\d\d) ) \] (?: [ ] [\w.-]{{1,80}} [ ]>> )? (?:[ ]|$) (?P<rest> .*)
-    | (?P<time> \d\d-\d\d [ ] \d\d:\d\d:\d\d\.\d{{3}} ) (?:[ ]|$) (?P<rest> .*)
-    | \t? (?P<time> \d{{4}}-\d\d-\d\d [ ] \d\d:\d\d:\d\d\.\d{{3}} ) \t (?P<rest> .*)
+      (?P<time> {_DAY} [ ] {_CLOCK} [,.] \d{{3}} ) [ ]-[ ] [\w.<>-]+ [ ]-[ ] {_LEVEL} [ ]- (?:[ ]|$) (?P<rest> .*)
+    | (?P<time> {_DAY} [ ] {_CLOCK} (?:[,.]\d+)? ) [ ]\|[ ] {_LEVEL} \s* \|[ ] [\w.:<>-]+ [ ]\| (?:[ ]|$) (?P<rest> .*)
+    | (?P<time> {_DAY} [ ] {_CLOCK} ,\d{{3}} ) [ ] [\w.]+ [ ] \d+ [ ] {_LEVEL} \s+ (?P<rest> .*)
+    | \[ (?P<time> {_ISO} ) \] (?: [ ] [\w.-]{{1,80}} [ ]>> )? (?:[ ]|$) (?P<rest> .*)
+    | (?P<time> \d\d-\d\d [ ] {_CLOCK} \.\d{{3}} ) (?:[ ]|$) (?P<rest> .*)
+    | \t? (?P<time> {_DAY} [ ] {_CLOCK} \.\d{{3}} ) \t (?P<rest> .*)
     """,
     regex.VERBOSE | regex.DOTALL,
 )
+_RING: Final = (
+    rf"\[ [ ]* \d{{1,9}}\.\d{{6}} \] | \[ [A-Z][a-z]{{2}} [ ] [A-Z][a-z]{{2}} [ ]+ \d+ [ ] {_CLOCK} [ ] \d{{4}} \]"
+)
 _DMESG: Final = regex.compile(
-    r"""
-    (?: (?P<time> \[ [ ]* \d{1,9}\.\d{6} \] | \[ [A-Z][a-z]{2} [ ] [A-Z][a-z]{2} [ ]+ \d+ [ ] \d\d:\d\d:\d\d [ ] \d{4} \] ) [ ]+ (?P<rest> .* )
-      | (?: (?P<time> \d\d:\d\d:\d\d (?:\.\d+)? ) [ ]+ )? (?:kernel:[ ]+)? (?P<rest> NVRM:[ ] .* )
-      | kernel: [ ] (?P<rest> .* )
-    )
+    rf"""
+      (?P<time> {_RING} ) [ ]+ (?P<rest> .* )
+    | (?: (?P<time> {_CLOCK} (?:\.\d+)? ) [ ]+ )? (?:kernel:[ ]+)? (?P<rest> NVRM:[ ] .* )
+    | kernel: [ ] (?P<rest> .* )
     """,
     regex.VERBOSE | regex.DOTALL,
 )

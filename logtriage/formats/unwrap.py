@@ -74,12 +74,7 @@ class Unwrapper:
     def _line(self, number: int, text: str, out: list[Record]) -> None:
         if "\x1b" in text:
             text = self._clean(text)
-        if (
-            self._last is not None
-            and self._width
-            and text[: self._width].isspace()
-            and len(text) >= self._width
-        ):
+        if self._last is not None and self._width and text[: self._width].isspace() and len(text) >= self._width:
             out.append(attrs.evolve(self._last, text=text[self._width :], line=number, continued=True))
             return
         fields: dict[str, object] = {}
@@ -143,11 +138,7 @@ class Unwrapper:
 
     def _check_journal(self, text: str, number: int, fields: dict[str, object]) -> None:
         """Notice journald's own word that it dropped messages."""
-        if (
-            text.startswith("Suppressed ")
-            and " messages from " in text
-            and fields.get("ident") == "systemd-journald"
-        ):
+        if text.startswith("Suppressed ") and " messages from " in text and fields.get("ident") == "systemd-journald":
             self._lose("suppressed", number)
 
     def _lose(self, kind: str, number: int) -> None:

@@ -117,6 +117,7 @@ class Patch:
         kind: What sort of file it is: ``systemd-unit``, ``systemd-drop-in``, ``shell-script``.
         steps: What to do after applying it.
         creates: The diff makes a new file (``before`` is then empty).
+        unified: The unified diff, made once with the patch.
     """
 
     path: str
@@ -125,3 +126,8 @@ class Patch:
     kind: Literal["systemd-unit", "systemd-drop-in", "shell-script"]
     steps: tuple[str, ...] = ()
     creates: bool = False
+    unified: str = ""
+
+    def diff(self) -> str:
+        """The patch as a unified diff that ``git apply`` and ``patch -p1`` take; ``""`` if nothing changes."""
+        return self.unified

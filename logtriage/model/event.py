@@ -53,7 +53,7 @@ class ExceptionLink:
 
     Attributes:
         type: The class as printed, with its module (``torch.OutOfMemoryError``); ``""`` if cut off.
-        message: The whole text after the colon, several lines joined by ``\\n``.
+        message: The whole text after the colon, several lines joined by line breaks.
         frames: Oldest call first, as CPython prints them.
         relation: How it leads to the next link: ``cause`` (direct cause), ``context`` (during
             handling of), ``remote`` (quoted from another process); ``""`` for the last link.

@@ -10,7 +10,7 @@ import attrs
 from logtriage.model.event import Event, Phase
 from logtriage.model.text import Span
 
-__all__ = ["FindingRole", "Finding", "Incident", "Invocation", "RootRole", "Verdict"]
+__all__ = ["Finding", "FindingRole", "Incident", "Invocation", "RootRole", "Verdict"]
 
 FindingRole = Literal["initiating", "observer", "cascade", "teardown", "noise", "unknown"]
 RootRole = Literal["initiating", "earliest-evidence"]

@@ -11,11 +11,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+import attrs
 import regex
 
 from logtriage.errors import Location, PatchError
 from logtriage.model import Change, Patch, Remediation
 from logtriage.remediation.changes import apply_change, notes_on
+from logtriage.remediation.diff import unified_diff
 from logtriage.remediation.source import View
 from logtriage.remediation.targets import TARGETS, Target, systemd_unit
 from logtriage.remediation.unit import Setting, read_settings
@@ -58,7 +60,7 @@ def propose_patch(remediation: Remediation, text: str, path: str, *, target: str
     steps = (*_notes(chosen, changes, after, path), *chosen.steps(path))
     if chosen.kind == "systemd-unit" and _HEADER.match(text):
         return _one_fragment(text, after, path, changes)
-    return Patch(path=path, before=text, after=after, kind=chosen.kind, steps=steps)
+    return _made(Patch(path=path, before=text, after=after, kind=chosen.kind, steps=steps))
 
 
 def drop_in(remediation: Remediation, text: str, path: str) -> Patch:
@@ -87,7 +89,7 @@ def drop_in(remediation: Remediation, text: str, path: str) -> Patch:
     body = "\n".join(["[Service]", *lines, ""]) if lines else ""
     steps = (*_notes(target, changes, after, path), *target.steps(path))
     name = _drop_in_path(text, path)
-    return Patch(path=name, before="", after=body, kind="systemd-drop-in", steps=steps, creates=True)
+    return _made(Patch(path=name, before="", after=body, kind="systemd-drop-in", steps=steps, creates=True))
 
 
 def _patchable(remediation: Remediation, path: str) -> list[Change]:
@@ -134,7 +136,7 @@ def _one_fragment(text: str, after: str, path: str, changes: Sequence[Change]) -
     name = names[0] if names else list(before)[-1]
     target = systemd_unit.TARGET
     steps = (*_notes(target, changes, after, path), *target.steps(name))
-    return Patch(path=name, before=before[name], after=changed[name], kind="systemd-unit", steps=steps)
+    return _made(Patch(path=name, before=before[name], after=changed[name], kind="systemd-unit", steps=steps))
 
 
 def _fragments(text: str) -> dict[str, str]:
@@ -194,3 +196,8 @@ def _drop_in_path(text: str, path: str) -> str:
             unit = f"/etc/systemd/{unit.removeprefix(vendor)}"
     later = any(posixpath.basename(header) > _DROP_IN_NAME for header in headers[1:])
     return f"{unit}.d/{'zz-logtriage.conf' if later else _DROP_IN_NAME}"
+
+
+def _made(patch: Patch) -> Patch:
+    """The patch with its diff."""
+    return attrs.evolve(patch, unified=unified_diff(patch))

@@ -14,7 +14,6 @@ import logging
 import multiprocessing
 import random
 import sys
-import time
 import traceback
 from typing import Any
 

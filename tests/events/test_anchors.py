@@ -1,6 +1,6 @@
 """The scanner hands on only lines near an anchor, so every line that opens a crash must hold one."""
 
-# ruff: noqa: E501 - lines of logs are as long as they are
+
 from __future__ import annotations
 
 import pytest

@@ -1,6 +1,6 @@
 """torch's C++ log: what kind of line it is, in the words of every release."""
 
-# ruff: noqa: E501 - lines of logs are as long as they are
+
 from __future__ import annotations
 
 import pytest

@@ -1,6 +1,6 @@
 """faulthandler's dumps: which of them somebody died of, and where the process stood."""
 
-# ruff: noqa: E501 - lines of logs are as long as they are
+
 from __future__ import annotations
 
 import pytest

@@ -1,6 +1,6 @@
 """Laws that hold for every parser, whatever it is fed."""
 
-# ruff: noqa: E501 - lines of logs are as long as they are
+
 from __future__ import annotations
 
 import time

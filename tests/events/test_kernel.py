@@ -1,6 +1,6 @@
 """The kernel and NVIDIA's driver: the faults they report, and the channel they are believed on."""
 
-# ruff: noqa: E501 - lines of logs are as long as they are
+
 from __future__ import annotations
 
 import pytest

@@ -1,6 +1,6 @@
 """Deaths that others report: who died, of what, and who says so."""
 
-# ruff: noqa: E501 - lines of logs are as long as they are
+
 from __future__ import annotations
 
 import pytest

@@ -13,7 +13,7 @@ import pytest
 
 from logtriage.events import EventReader
 from logtriage.events.traceback import open_block
-from logtriage.model import Event, Line, Process, Traceback
+from logtriage.model import Event, Line, Traceback
 from tests.events.feeding import events_of, lines_of
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures" / "cpython"

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from logtriage.model import Patch
-from logtriage.remediation import unified_diff
+from logtriage.remediation.diff import unified_diff
 from tests.remediation.tools import applied
 
 TOOLS = ("git", "patch")

@@ -8,7 +8,8 @@ import pytest
 
 from logtriage.errors import PatchError
 from logtriage.model import Change
-from logtriage.remediation import drop_in, propose_patch, unified_diff
+from logtriage.remediation import drop_in, propose_patch
+from logtriage.remediation.diff import unified_diff
 from tests.remediation.test_systemd_unit import UNIT
 from tests.remediation.tools import TRITON, applied, remediation, systemd_commands
 

@@ -6,7 +6,8 @@ import pytest
 
 from logtriage.errors import PatchError
 from logtriage.model import Change
-from logtriage.remediation import propose_patch, unified_diff
+from logtriage.remediation import propose_patch
+from logtriage.remediation.diff import unified_diff
 from tests.remediation.test_shell_script import CONTINUED, SERVER, script
 from tests.remediation.tools import TRITON, calls_of, patched, remediation, set_flag
 

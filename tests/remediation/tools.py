@@ -11,7 +11,8 @@ import tempfile
 from pathlib import Path
 
 from logtriage.model import Applicability, Change, Patch, Remediation
-from logtriage.remediation import propose_patch, unified_diff
+from logtriage.remediation import propose_patch
+from logtriage.remediation.diff import unified_diff
 
 SYSTEMD = Path("/lib/systemd/systemd")
 STUB = """#!/bin/sh

@@ -22,7 +22,6 @@ from logtriage.model import (
     Traceback,
     WatchdogTimeout,
 )
-from logtriage.remediation import unified_diff
 
 Confidence = Literal["certain", "likely", "possible"]
 
@@ -107,7 +106,7 @@ def proposes_a_patch(report: Report, unit: Path) -> str:
             print(error.reason, error.location)
             continue
         print(patch.kind, patch.creates, *patch.steps)
-        return unified_diff(patch)
+        return patch.diff()
     return ""
 
 
