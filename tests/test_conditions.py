@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
@@ -187,6 +187,8 @@ VERSIONS = st.builds(lambda number, ending: number + ending, NUMBERS, ENDINGS)
 
 @given(VERSIONS, st.sampled_from(["<", "<=", "==", "!=", ">=", ">"]), VERSIONS)
 def test_comparisons_are_those_of_packaging(release: str, operator: str, bound: str) -> None:
+    # Releases of packaging differ on what is next to a bound that is itself a pre- or post-release.
+    assume(operator not in "<>" or bound == Version(bound).base_version)
     known = release_holds(release, operator + bound)
     if known is None:
         # A build without tags (0.0.0, 0.1.dev1) is no release at all.
