@@ -148,6 +148,7 @@ def _diagnose(options: argparse.Namespace) -> int:
     triage = Triage(database=database, name=", ".join(names))
     failure = _read(triage, names)
     report = triage.report()
+    failure = failure or _broken(report)
     _note_empty(report, failure)
     failure = _answer(report, options, failure) or failure
     if failure or report.headline is None:
@@ -189,6 +190,14 @@ def _read(triage: Triage, names: Sequence[str]) -> int:
             _complain(f"internal error: {type(error).__name__}; the answer may lack a part")
         failure = failure or FAILED
     return failure
+
+
+def _broken(report: Report) -> int:
+    """Say what a defect of ours cost; return 0, or the exit status for it."""
+    notes = [gap.note for gap in report.source.gaps if gap.kind == "internal-error"]
+    for note in notes:
+        _complain(note)
+    return FAILED if notes else 0
 
 
 def _note_empty(report: Report, failure: int) -> None:
@@ -307,14 +316,16 @@ def _write(stream: TextIO | None, text: str) -> None:
         stream.buffer.write(text.encode("utf-8", "surrogateescape"))
         stream.buffer.flush()
     except BrokenPipeError:
-        _mute()
+        _mute(stream)
 
 
-def _mute() -> None:
+def _mute(stream: TextIO) -> None:
     """Send what is still buffered nowhere: the interpreter would complain about the closed pipe at exit."""
     with contextlib.suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _complain(message: str) -> None:
-    _write(sys.stderr, f"logtriage: {message}\n")
+    """Say it on standard error; whether anybody can hear it changes nothing."""
+    with contextlib.suppress(OSError):
+        _write(sys.stderr, f"logtriage: {message}\n")

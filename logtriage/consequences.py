@@ -28,27 +28,31 @@ from logtriage.model import (
 __all__ = [
     "ECHO_XIDS",
     "HANDLED_XIDS",
+    "heads_traceback",
+    "is_at_work",
     "is_cuda_fault",
     "is_echo_of_child",
     "is_foreign",
+    "is_health_failure",
     "is_interrupt",
     "is_of_server",
     "is_peer_loss",
     "is_request_error",
+    "is_self_trapped",
+    "is_settled",
     "is_stop",
     "is_story",
     "is_trouble",
     "is_waiting_rank",
     "is_wrapper",
     "proves_nothing",
+    "recovers",
 ]
 
 ECHO_XIDS: Final = frozenset({45, 154, 174})
 """What the driver prints of a process that is gone, or of another Xid."""
 
-HANDLED_XIDS: Final = frozenset(
-    {37, 63, 66, 92, 93, 106, 107, 121, 141, 156, 160, 162, 163, 164, 165, 176, 177}
-)
+HANDLED_XIDS: Final = frozenset({37, 63, 66, 92, 93, 106, 107, 121, 141, 156, 160, 162, 163, 164, 165, 176, 177})
 """What the hardware noted and dealt with: healthy servers run on after it."""
 
 _APPLICATION_XIDS: Final = frozenset({13, 31, 32, 43, 45, 68, 69})
@@ -61,7 +65,7 @@ _CLEAN: Final = ("TERM", "INT", "HUP", "PIPE")
 _PEER: Final = regex.compile(
     r"Connection (?:closed|reset) by peer|gloo/transport|[Ff]ailed to recv, got 0 bytes|recvValue failed"
     r"|remote process exited|ncclRemoteError|Broken pipe|Socket Timeout|Connection was likely closed"
-    r"|Failed to check the \"should dump\" flag|sendBytes failed|heartbeat|communicator was aborted"
+    r"|Failed to check the \"should dump\" flag|sendBytes failed|communicator was aborted"
 )
 _CHILD: Final = regex.compile(
     r"scheduler died during initialization|Initialization failed\. Please see|scheduler is dead"
@@ -70,6 +74,11 @@ _CHILD: Final = regex.compile(
     r"|Worker failed to initialize|WorkerProc initialization failed|worker died|WorkerCrashedError"
     r"|ActorDiedError|RayTaskError|cancelled: died|TpModelWorkerClient"
     r"|Server process (?:terminated|exited)|Server failed to start"
+)
+# Handlers of one request each; what they raise or log is the answer to a client.
+_HANDLERS: Final = regex.compile(r"entrypoints/openai/(?:\w+/)?serving\w*\.py$")
+_STARTERS: Final = frozenset(
+    {"startup", "lifespan", "launch_server", "run_server", "init_app_state", "__init__", "<module>"}
 )
 _CUDA: Final = regex.compile(
     r"CUDA error: (?!out of memory|invalid device ordinal|no kernel image|CUDA-capable|invalid argument"
@@ -104,6 +113,8 @@ def is_peer_loss(event: Event) -> bool:
         return False
     text = _text(event)
     if isinstance(event, NativeAbort) and _CUDA.search(text):
+        return False
+    if "Unable to find" in text:  # gloo's own interface, before there is any peer
         return False
     return bool(_PEER.search(text)) and "Got completion" not in text and "NCCL WARN" not in text
 
@@ -148,8 +159,77 @@ def is_request_error(event: Event) -> bool:
     if "ASGI" in event.header:
         return True
     frames = [frame for link in event.chain for frame in link.frames]
-    return any("starlette/" in f.filename or "uvicorn/protocols" in f.filename for f in frames) and not any(
-        f.function in ("startup", "lifespan", "launch_server", "<module>") for f in frames
+    if any(frame.function in _STARTERS for frame in frames):
+        return False
+    return any(
+        "starlette/" in frame.filename or "uvicorn/protocols" in frame.filename or _HANDLERS.search(frame.filename)
+        for frame in frames
+    )
+
+
+def is_health_failure(event: Event) -> bool:
+    """Whether a health check got no answer, which a busy server recovers from."""
+    return isinstance(event, WatchdogTimeout) and event.message.startswith("Health check failed")
+
+
+def is_at_work(event: Event) -> bool:
+    """Whether the engine says that it serves."""
+    return isinstance(event, Lifecycle) and (
+        event.action == "ready" or (event.action == "phase" and event.detail == "serve")
+    )
+
+
+def recovers(event: Event, events: Sequence[Event]) -> bool:
+    """Whether a health check failed and the engine was at work again later.
+
+    Args:
+        event: The event.
+        events: All events of the incident.
+    """
+    return is_health_failure(event) and any(
+        is_at_work(other) and other.span.first > event.span.first for other in events
+    )
+
+
+def heads_traceback(event: Event, events: Sequence[Event]) -> bool:
+    """Whether it is the sentence that a process prints on the line above a traceback.
+
+    Args:
+        event: The event.
+        events: All events of the incident.
+    """
+    return any(
+        isinstance(other, Traceback)
+        and other.process.label == event.process.label
+        and other.span.first == event.span.last + 1
+        for other in events
+    )
+
+
+def is_settled(event: Event) -> bool:
+    """Whether it is known to be harmless, or a step, whatever its words remind of."""
+    if isinstance(event, LoggedError):
+        return event.origin in ("import-ignored", "advice")
+    if isinstance(event, WatchdogTimeout):
+        return event.soft
+    if isinstance(event, Traceback):
+        return event.ignored or is_request_error(event)
+    # "SIGTERM received while health check failed" tells more than the step.
+    return isinstance(event, Lifecycle) and event.action != "sigterm"
+
+
+def is_self_trapped(event: Event, events: Sequence[Event]) -> bool:
+    """Whether a kernel ended itself because a peer never answered it; CUDA calls that a launch failure.
+
+    Args:
+        event: The event.
+        events: All events of the incident.
+    """
+    return "unspecified launch failure" in _text(event) and any(
+        isinstance(other, CollectiveTimeout)
+        and other.operation.startswith("DeepEP")
+        and other.span.first < event.span.first
+        for other in events
     )
 
 

@@ -27,7 +27,9 @@ from logtriage.model import (
     ProcessExit,
     Span,
     Traceback,
+    WatchdogTimeout,
 )
+from logtriage.weight import thin, weigh
 
 __all__ = ["IncidentAssembler"]
 
@@ -35,6 +37,7 @@ MAX_EVENTS: Final = 2_000
 """Events kept of one invocation: 500 ranks may each tell of four."""
 
 _MAX_SERVICES: Final = 1_000
+_MAX_WEIGHT: Final = 1 << 25  # bytes of events of all open invocations together, roughly
 _MAX_PIDS: Final = 100_000
 _MANAGERS: Final = ("init.scope", "user@", "session-", "user-", "-.slice")
 _PHASES: Final[tuple[Phase, ...]] = ("args", "init", "load", "capture", "serve", "shutdown")
@@ -61,6 +64,8 @@ class _Life:
     invocation: Invocation
     events: list[Event] = attrs.field(factory=list)
     dropped: int = 0
+    weight: int = 0  # about how much memory the events take
+    room: int = 1 << 24  # and how much they may
     phase: Phase = "unknown"
     phases: set[str] = attrs.field(factory=set)
     started: bool = False  # systemd said "Started", or the engine printed its arguments
@@ -81,10 +86,12 @@ class _Life:
             if event.detail in self.phases:  # a server at work says so on every line
                 return
             self.phases.add(event.detail)
+        elif isinstance(event, WatchdogTimeout):
+            self.phases.clear()  # what is said of work from here on shows that the server lives
         self.events.append(event)
-        if len(self.events) > MAX_EVENTS:
-            del self.events[MAX_EVENTS // 2]
-            self.dropped += 1
+        before = len(self.events)
+        self.weight = thin(self.events, self.weight + weigh(event), room=self.room, most=MAX_EVENTS)
+        self.dropped += before - len(self.events)
 
     def incident(self, *, final: bool) -> Incident:
         """What is known of it."""
@@ -221,6 +228,7 @@ class IncidentAssembler:
             life = self._begin(key, restarts, event)
             if len(self._lives) > _MAX_SERVICES:
                 out += self._end(next(iter(self._lives)))
+        life.room = min(_MAX_WEIGHT // 2, _MAX_WEIGHT // len(self._lives))
         life.take(event, self._parse_arguments)
         return out
 

@@ -139,6 +139,18 @@ class Index:
             (signature, tuple(_Wording(variant, signature) for variant in signature.variants))
             for signature in signatures
         )
+        # The longest literal of each wording: no more than one look at a text for most of them.
+        self._keys = tuple(
+            (max(wording.literals, key=len, default=""), position)
+            for position, (_, wordings) in enumerate(self.entries)
+            for wording in wordings
+        )
+
+    def candidates(self, texts: Sequence[Text]) -> list[tuple[Signature, tuple[_Wording, ...]]]:
+        """The signatures that may fit one of *texts*; no other one does."""
+        whole = "\n".join(text.folded for text in texts)
+        wanted = {position for literal, position in self._keys if literal in whole}
+        return [self.entries[position] for position in sorted(wanted)]
 
 
 def match(
@@ -161,7 +173,7 @@ def match(
     surroundings, patience = Surroundings(event, incident), _Patience()
     matches: list[Match] = []
     passed: list[tuple[float, Alternative]] = []
-    for signature, wordings in index.entries:
+    for signature, wordings in index.candidates(texts):
         if signature.kinds and event.kind not in signature.kinds:
             continue
         best, trouble = _best(signature, wordings, texts, patience)

@@ -7,7 +7,7 @@ suspects.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import attrs
@@ -15,19 +15,21 @@ import attrs
 from logtriage.consequences import (
     ECHO_XIDS,
     HANDLED_XIDS,
+    heads_traceback,
     is_cuda_fault,
     is_echo_of_child,
     is_foreign,
+    is_health_failure,
     is_interrupt,
     is_of_server,
     is_peer_loss,
     is_request_error,
-    is_stop,
+    is_self_trapped,
     is_story,
-    is_trouble,
     is_waiting_rank,
     is_wrapper,
     proves_nothing,
+    recovers,
 )
 from logtriage.faults import same_fault
 from logtriage.model import (
@@ -46,6 +48,7 @@ from logtriage.model import (
     Verdict,
     WatchdogTimeout,
 )
+from logtriage.scene import Scene, read_scene
 from logtriage.victims import silent_rank, with_victim
 
 __all__ = ["RULES", "judge"]
@@ -69,29 +72,6 @@ class Judgement:
     reason: str
 
 
-@attrs.frozen
-class Scene:
-    """What rules may ask about the incident besides the event.
-
-    Attributes:
-        events: All events in order.
-        stopped: Input line from which somebody had asked the service to stop; 0 if nobody had.
-        trouble: Input line of the first event that tells of a fault; 0 if there is none before a stop.
-        cuda_faults: First line of the first CUDA fault of each stream.
-        exceptions: Messages of all exceptions, by the line on which each traceback begins.
-        exits: Input line of the first report that a process ended badly; 0 if there is none.
-        failed: Whether systemd said that the unit failed.
-    """
-
-    events: Sequence[Event]
-    stopped: int
-    trouble: int
-    cuda_faults: dict[str, int]
-    exceptions: Sequence[tuple[int, str]]
-    exits: int
-    failed: bool
-
-
 Rule = Callable[[Event, Scene], Judgement | None]
 
 
@@ -101,13 +81,15 @@ def _told_to_stop(event: Event, scene: Scene) -> Judgement | None:
     return None
 
 
-def _ignored(event: Event, _: Scene) -> Judgement | None:
+def _ignored(event: Event, scene: Scene) -> Judgement | None:
     if isinstance(event, Traceback) and event.ignored:
         return Judgement("noise", None, "Python says itself that it ignored this exception")
     if isinstance(event, LoggedError) and event.origin in ("import-ignored", "advice"):
         return Judgement("noise", None, "the engine goes on without this; healthy servers print it too")
     if isinstance(event, WatchdogTimeout) and event.soft:
         return Judgement("noise", None, "a soft watchdog only warns")
+    if recovers(event, scene.events):
+        return Judgement("noise", None, "the server was at work again after this")
     return None
 
 
@@ -198,6 +180,8 @@ def _consequence(event: Event, _: Scene) -> Judgement | None:
 
 
 def _repeated_cuda_fault(event: Event, scene: Scene) -> Judgement | None:
+    if is_self_trapped(event, scene.events):
+        return Judgement("cascade", 61, "the kernel ended itself after it had waited in vain for a peer")
     first = scene.cuda_faults.get(event.stream)
     if first is not None and first < event.span.first and is_cuda_fault(event):
         reason = "after the first CUDA fault every later CUDA call of that process repeats it"
@@ -253,7 +237,7 @@ def _exception(event: Event, _: Scene) -> Judgement | None:
     return Judgement("initiating", 28, "an exception whose traceback the log does not hold")
 
 
-def _engine(event: Event, _: Scene) -> Judgement | None:
+def _engine(event: Event, scene: Scene) -> Judgement | None:
     if isinstance(event, LoggedError) and event.origin == "argparse":
         return Judgement("initiating", 20, "the argument parser refused the command line")
     if isinstance(event, FatalError):
@@ -267,6 +251,8 @@ def _engine(event: Event, _: Scene) -> Judgement | None:
     if isinstance(event, CollectiveTimeout):
         reason = "a collective timed out; the rank that never came is the suspect, not the one that waited"
         return Judgement("initiating", 44, reason)
+    if is_health_failure(event) and 0 < scene.trouble < event.span.first:
+        return Judgement("cascade", 85, "a server in trouble does not answer its health check")
     if isinstance(event, WatchdogTimeout):
         return Judgement("initiating", 46, "the engine's watchdog saw no progress")
     return None
@@ -279,6 +265,8 @@ def _logged(event: Event, scene: Scene) -> Judgement | None:
         return Judgement("initiating", 19, "NCCL names the cause before the exception that follows from it")
     if event.origin in ("bind", "engine-fatal", "excerpt"):
         return Judgement("initiating", 45, "the engine says itself that it cannot go on")
+    if heads_traceback(event, scene.events):
+        return Judgement("unknown", 99, "the headline of the traceback below it")
     return Judgement("unknown", 74, "an error line without a traceback")
 
 
@@ -319,7 +307,7 @@ def judge(incident: Incident) -> Verdict | None:
     Returns:
         The verdict, or ``None`` if nothing in it is a crash: a healthy life, or one that ended on request.
     """
-    scene = _scene(incident)
+    scene = read_scene(incident)
     judged = [(event, _ask(event, scene)) for event in incident.events]
     suspects = [(event, said) for event, said in judged if said.suspicion is not None]
     if not suspects or all(proves_nothing(event, scene.events) for event, _ in suspects):
@@ -364,29 +352,6 @@ def _ask(event: Event, scene: Scene) -> Judgement:
         if said is not None:
             return said
     return Judgement("unknown", None, "no rule knows this event")
-
-
-def _scene(incident: Incident) -> Scene:
-    events = incident.events
-    troubles = [event.span.first for event in events if is_trouble(event)]
-    trouble = min(troubles, default=0)
-    stops = [event.span.first for event in events if is_stop(event)]
-    # A stop that is asked for after the first trouble explains nothing.
-    stopped = min((line for line in stops if not trouble or line < trouble), default=0)
-    faults: dict[str, int] = {}
-    for event in events:
-        if is_cuda_fault(event):
-            faults.setdefault(event.stream, event.span.first)
-    exceptions = [
-        (event.span.first, link.message.partition("\n")[0].strip())
-        for event in events
-        if isinstance(event, Traceback)
-        for link in event.chain
-    ]
-    ended = [e for e in events if isinstance(e, ProcessExit) and e.exit_code != 0 and e.victim.label]
-    exits = min((event.span.first for event in ended), default=0)
-    failed = any(isinstance(event, Lifecycle) and event.action == "failed" for event in events)
-    return Scene(events, stopped, 0 if stopped else trouble, faults, exceptions, exits, failed)
 
 
 def _finding(event: Event, said: Judgement, root: Event, shown: Event) -> Finding:

@@ -6,6 +6,7 @@ The law: the report depends on the input alone, never on the cut of its chunks.
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import IO, Final
 
 import attrs
 
+from logtriage.consequences import is_at_work, is_settled, is_stop
 from logtriage.database import Database, load_database
 from logtriage.demux import Demux
 from logtriage.diagnosis import diagnose, headline
@@ -23,6 +25,7 @@ from logtriage.launch import parse_server_args
 from logtriage.matching import Index, match
 from logtriage.model import (
     Diagnosis,
+    Event,
     Gap,
     Incident,
     Invocation,
@@ -37,13 +40,23 @@ from logtriage.redaction import clean, redact
 from logtriage.rootcause import judge
 from logtriage.scan import Scanner
 from logtriage.sources import open_source
+from logtriage.weight import weigh
 
 __all__ = ["Limits", "Triage", "triage"]
 
 _EXPORT: Final = b"__CURSOR="
 _EXCERPT_BYTES: Final = 16 * 1024
 _EXCERPT_LINES: Final = 20
+# What stands in a field of a request, or of the answer that refuses one, a user said, not the server.
+_PAYLOAD: Final = re.compile(
+    r"\b(?:prompt|text|inputs?|content|body|query|question|completion|output)[\"']?\s{0,4}[=:]\s{0,4}[bfru]?[\"']"
+    r"|\b4\d\d (?:Bad Request|Unprocessable)",
+    re.IGNORECASE,
+)
+_WITNESSED: Final = ("driver.", "kernel.", "systemd.")
 _SAMPLE_BYTES: Final = 4 * 1024
+_WEIGHT: Final = 1 << 25  # bytes of events of all diagnoses together, roughly; later ones keep few
+_FEW: Final = 20
 
 
 @attrs.frozen
@@ -82,8 +95,13 @@ class Triage:
         self._found: dict[tuple[str | None, str], Diagnosis] = {}
         self._records = 0
         self._unkept = 0
+        self._weight = 0  # of the events in the diagnoses
+        self._thinned = 0  # events that were left out of diagnoses for it
         self._sample = b""
         self._excerpt: bytes | None = b""  # the whole input as long as it is a few lines
+        self._settled: set[int] = set()  # of its first lines those of which no more is to be said
+        self._stopped = False  # somebody asked it to end
+        self._at_work = 0  # the last line on which an engine said that it serves
 
     def feed(self, chunk: bytes) -> Sequence[Diagnosis]:
         """Take the next bytes of the log.
@@ -98,9 +116,8 @@ class Triage:
         if len(self._sample) < _SAMPLE_BYTES:
             self._sample += chunk[: _SAMPLE_BYTES - len(self._sample)]
         if self._excerpt is not None:
-            self._excerpt += chunk
-            if len(self._excerpt) > _EXCERPT_BYTES:
-                self._excerpt = None
+            fits = len(self._excerpt) + len(chunk) <= _EXCERPT_BYTES
+            self._excerpt = self._excerpt + chunk if fits else None
         if self._head is not None:
             self._head += chunk
             if len(self._head) < len(_EXPORT) and _EXPORT.startswith(self._head):
@@ -138,24 +155,34 @@ class Triage:
             out += self._records_in(self._unwrapper.feed(self._scanner.close()))
         out += self._records_in(self._unwrapper.close())
         for event in self._reader.close():
+            self._note(event)
             out += self._incidents_in(self._assembler.feed(event))
         out += self._incidents_in(self._assembler.close())
         return out if self._found else [*out, *self._incidents_in(self._read_excerpt())]
 
     def _read_excerpt(self) -> Sequence[Incident]:
         """Somebody pasted the one sentence that matters: no parser knows it, but a signature may."""
-        raw = (self._excerpt or b"").splitlines()
-        if len(raw) > _EXCERPT_LINES:
+        raw = (self._excerpt or b"").removesuffix(b"\n").split(b"\n")  # as the scanner counts them
+        if len(raw) > _EXCERPT_LINES or self._export is not None:
             return []
         demux = Demux(self._purify)
+        answers: list[Incident] = []
         records = Unwrapper(FORMATS, clean).feed(enumerate(raw, 1))
         for line in (line for record in records for line in demux.feed(record)):
             at = Span(line.line, line.line)
-            event = LoggedError(process=line.process, span=at, message=line.text, basis="guess", origin="excerpt")
+            said = _PAYLOAD.split(line.text, 1)[0]
+            event = LoggedError(process=line.process, span=at, message=said, basis="guess", origin="excerpt")
             incident = Incident(Invocation(), (event,), "unknown", at)
-            if line.text.strip() and match(event, incident, self._index)[0]:
-                return [incident]
-        return []
+            if line.line in self._settled or line.line < self._at_work or not said.strip():
+                continue
+            if found := match(event, incident, self._index)[0]:
+                if line.record.ident and found[0].signature.id.startswith(_WITNESSED):
+                    continue  # the collector says that neither the kernel nor systemd said it
+                if found[0].signature.role == "initiating":
+                    return [incident]
+                if not self._stopped:  # who was asked to end does end
+                    answers.append(incident)
+        return answers[:1]
 
     def report(self) -> Report:
         """What is known so far; the whole answer after :meth:`close`."""
@@ -182,10 +209,19 @@ class Triage:
     def _line_in(self, line: Line) -> list[Diagnosis]:
         out: list[Diagnosis] = []
         for event in self._reader.feed(line):
+            self._note(event)
             out += self._incidents_in(self._assembler.feed(event))
             if event.kind != "lifecycle":
                 out += [found for each in self._assembler.provisional() if (found := self._diagnose(each))]
         return out
+
+    def _note(self, event: Event) -> None:
+        """Remember of the first lines which ones must not be read as a sentence of its own."""
+        self._stopped = self._stopped or is_stop(event)
+        if is_at_work(event):
+            self._at_work = event.span.last
+        if is_settled(event) and event.span.first <= _EXCERPT_LINES:
+            self._settled.update(range(event.span.first, min(event.span.last, _EXCERPT_LINES) + 1))
 
     def _incidents_in(self, incidents: Iterable[Incident]) -> list[Diagnosis]:
         out: list[Diagnosis] = []
@@ -223,8 +259,22 @@ class Triage:
         elif len(self._found) >= self._limits.diagnoses:
             self._unkept += 1
             return found
+        else:
+            found = self._thin(found)
         self._found[key] = found
         return found
+
+    def _thin(self, found: Diagnosis) -> Diagnosis:
+        """A new diagnosis with few events beside its root, once those before it hold very many."""
+        events = found.incident.events
+        self._weight += sum(map(weigh, events))
+        if self._weight <= _WEIGHT or len(events) <= _FEW:
+            return found
+        self._weight -= sum(map(weigh, events[_FEW:]))
+        self._thinned += len(events) - _FEW
+        incident = attrs.evolve(found.incident, events=events[:_FEW])
+        verdict = attrs.evolve(found.verdict, findings=found.verdict.findings[:_FEW])
+        return attrs.evolve(found, incident=incident, verdict=verdict)
 
     def _source(self) -> Source:
         lines, size = self._scanner.lines, self._scanner.bytes
@@ -251,8 +301,11 @@ class Triage:
             gaps.append(Gap("empty", whole, "the input is empty"))
         elif self._looks_binary:
             gaps.append(Gap("binary", whole, "the input does not look like text; nothing in it could be read"))
-        if self._assembler.dropped:
-            gaps.append(Gap("overflow", whole, "events of invocations that had too many", self._assembler.dropped))
+        if self._reader.failures:
+            note = f"internal error: {self._reader.failure}; the answer may lack a part"
+            gaps.append(Gap("internal-error", self._reader.failed_on or whole, note, self._reader.failures))
+        if dropped := self._assembler.dropped + self._thinned:
+            gaps.append(Gap("overflow", whole, "events of invocations that had too many", dropped))
         if self._unkept:
             gaps.append(Gap("overflow", whole, "different faults beyond the limit", self._unkept))
         return gaps

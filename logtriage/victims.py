@@ -58,6 +58,8 @@ def with_victim(root: Event, incident: Incident) -> Event:
         return attrs.evolve(root, process=root.victim) if root.victim.label and not asked else root
     if isinstance(root, KernelReport):
         return _of_pid(root, incident)
+    if silent := silent_rank(root, incident):
+        return attrs.evolve(root, process=silent, basis="guess")  # who waited is not who hangs
     if root.process.rank or root.process.label not in _OWN:
         return root
     if isinstance(root, Traceback):

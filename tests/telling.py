@@ -172,6 +172,12 @@ def stuck(line: int, process: Process | int | None, *, soft: bool = False) -> Wa
     )
 
 
+def unanswered(line: int) -> WatchdogTimeout:
+    """A health check that the engine did not answer."""
+    said = "Health check failed. Server couldn't get a response from detokenizer for last 20 seconds."
+    return WatchdogTimeout(message=f"{said} last_heartbeat time: 11:42:10", seconds=20.0, **base(line, MAIN))
+
+
 def incident(*events: Event, phase: Phase = "serve", **invocation: Any) -> Incident:
     """Events of one invocation."""
     span = Span(events[0].span.first, events[-1].span.last)

@@ -10,8 +10,8 @@ import pytest
 from logtriage import Triage, load_database, render
 
 TREE: Final = Path(__file__).parent.parent
-KINDS: Final = ("fixtures/*/log.txt", "fixtures/*/journal.*", "signatures/**/match.*.log")
-LOGS: Final = sorted(path for pattern in KINDS for path in TREE.glob(pattern))
+FIXTURES: Final = sorted([*TREE.glob("fixtures/*/log.txt"), *TREE.glob("fixtures/*/journal.*")])
+MATCHES: Final = sorted(TREE.glob("signatures/**/match.*.log"))
 DATABASE: Final = load_database()
 
 
@@ -23,9 +23,19 @@ def rendered(raw: bytes, size: int) -> str:
     return render(triage.report(), "json")
 
 
-@pytest.mark.parametrize("log", LOGS, ids=lambda log: str(log.relative_to(TREE)))
+def named(log: Path) -> str:
+    return str(log.relative_to(TREE))
+
+
+@pytest.mark.parametrize("log", FIXTURES, ids=named)
 def test_the_report_is_the_same_for_chunks_of_1_7_and_4096_bytes(log: Path) -> None:
     raw = log.read_bytes()
     whole = rendered(raw, max(len(raw), 1))
     for size in (1, 7, 4096):
         assert rendered(raw, size) == whole
+
+
+@pytest.mark.parametrize("log", MATCHES, ids=named)
+def test_the_report_is_the_same_byte_by_byte(log: Path) -> None:
+    raw = log.read_bytes()
+    assert rendered(raw, 1) == rendered(raw, len(raw))

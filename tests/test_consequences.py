@@ -5,19 +5,25 @@ from __future__ import annotations
 import pytest
 
 from logtriage.consequences import (
+    heads_traceback,
+    is_at_work,
     is_cuda_fault,
     is_echo_of_child,
     is_foreign,
+    is_health_failure,
     is_interrupt,
     is_of_server,
     is_peer_loss,
     is_request_error,
+    is_self_trapped,
+    is_settled,
     is_stop,
     is_story,
     is_trouble,
     is_waiting_rank,
     is_wrapper,
     proves_nothing,
+    recovers,
 )
 from logtriage.model import Event, KernelReport
 from tests.telling import (
@@ -32,6 +38,7 @@ from tests.telling import (
     rank,
     stuck,
     systemd,
+    unanswered,
     waited,
     xid,
 )
@@ -57,6 +64,7 @@ def test_a_lost_peer(said: str) -> None:
     "event",
     [
         raised(1, "ValueError: connection_timeout must be positive", 0),
+        raised(1, "RuntimeError: [/gloo/transport/tcp/device.cc:84] Unable to find address for: eth9", 0),
         raised(1, "ibv_error: Got completion with error 12: Connection reset by peer", 0),
         logged(1, "NCCL WARN NET/IB: Connection closed by peer 10.0.0.1", 0, "nccl"),
         native(
@@ -261,3 +269,69 @@ def test_steps_of_every_life_and_of_a_server() -> None:
         False,
         False,
     ]
+
+
+HANDLER = frames("vllm/entrypoints/openai/serving_chat.py:create_chat_completion", "vllm/utils.py:check")
+
+
+def test_what_a_handler_raises_is_the_answer_to_one_client() -> None:
+    assert is_request_error(raised(1, "ValueError: maximum context length is 32768", stack=HANDLER))
+    nested = frames("vllm/entrypoints/openai/chat_completion/serving.py:render")
+    assert is_request_error(raised(1, "ValueError: x", stack=nested))
+
+
+def test_a_handler_that_cannot_be_made_ends_the_start() -> None:
+    made = frames("vllm/entrypoints/openai/api_server.py:init_app_state", "vllm/entrypoints/openai/serving_chat.py:f")
+    assert not is_request_error(raised(1, "ValueError: x", stack=made))
+    built = frames("sglang/srt/entrypoints/openai/serving_chat.py:__init__")
+    assert not is_request_error(raised(1, "ValueError: x", stack=built))
+
+
+def test_the_time_of_a_heartbeat_is_no_lost_peer() -> None:
+    assert is_health_failure(unanswered(1))
+    assert not is_peer_loss(unanswered(1))
+    assert not is_health_failure(stuck(1, 0))
+
+
+def test_a_health_check_recovers_when_the_engine_works_later() -> None:
+    work = engine(2, "phase", "serve")
+    assert is_at_work(work)
+    assert is_at_work(engine(2, "ready", "serve"))
+    assert not is_at_work(engine(2, "phase", "load"))
+    assert recovers(unanswered(1), [unanswered(1), work])
+    assert not recovers(unanswered(3), [work, unanswered(3)])
+    assert not recovers(stuck(1, 0), [stuck(1, 0), work])
+
+
+def test_the_headline_stands_right_above_its_traceback() -> None:
+    said = logged(1, "Error in chat completion stream generator.")
+    assert heads_traceback(said, [said, raised(2, "EngineDeadError: x")])
+    assert not heads_traceback(said, [said, raised(3, "EngineDeadError: x")])
+    assert not heads_traceback(said, [said, raised(2, "EngineDeadError: x", 1)])
+
+
+def test_a_kernel_that_waited_in_vain_ends_itself() -> None:
+    failed = raised(5, "RuntimeError: CUDA error: unspecified launch failure", 1)
+    assert is_self_trapped(failed, [waited(1, 1, "DeepEP dispatch"), failed])
+    assert not is_self_trapped(failed, [waited(1, 1), failed])
+    assert not is_self_trapped(failed, [failed, waited(9, 1, "DeepEP dispatch")])
+    other = raised(5, "RuntimeError: CUDA error: an illegal memory access was encountered", 1)
+    assert not is_self_trapped(other, [waited(1, 1, "DeepEP dispatch"), other])
+
+
+@pytest.mark.parametrize(
+    ("event", "expected"),
+    [
+        (logged(1, "Ignore import error when loading x", origin="import-ignored"), True),
+        (logged(1, "something failed"), False),
+        (stuck(1, 0, soft=True), True),
+        (stuck(1, 0), False),
+        (raised(1, "ValueError: x", stack=HANDLER), True),
+        (raised(1, "ValueError: x", 0), False),
+        (systemd(1, "main-exited", "KILL", 9), True),
+        (engine(1, "sigterm", "signal"), False),
+        (exited(1, 0, -9), False),
+    ],
+)
+def test_what_its_words_must_not_be_read_into(event: Event, expected: bool) -> None:
+    assert is_settled(event) is expected

@@ -23,12 +23,14 @@ MAY_IMPORT: Final[dict[str, set[str]]] = {
     "formats": {"model"},
     "demux": {"model"},
     "events": {"model"},
-    "incidents": {"model"},
+    "weight": {"model"},
+    "incidents": {"model", "weight"},
     # judgement
     "consequences": {"model"},
     "faults": {"model"},
     "victims": {"consequences", "model"},
-    "rootcause": {"consequences", "faults", "model", "victims"},
+    "rootcause": {"consequences", "faults", "model", "scene", "victims"},
+    "scene": {"consequences", "model"},
     # knowledge
     "launch": {"errors", "model"},
     "schema": {"errors", "model"},
@@ -42,8 +44,8 @@ MAY_IMPORT: Final[dict[str, set[str]]] = {
     "renderers": {"_version", "model", "redaction"},
     "sources": {"errors", "formats", "model"},
     "triage": {
-        "database", "demux", "diagnosis", "events", "formats", "incidents", "launch", "matching", "model",
-        "redaction", "rootcause", "scan", "sources",
+        "consequences", "database", "demux", "diagnosis", "events", "formats", "incidents", "launch", "matching",
+        "model", "redaction", "rootcause", "scan", "sources", "weight",
     },
     "launch_files": {"errors", "model", "remediation"},
     "cli": {"_version", "database", "errors", "launch_files", "model", "renderers", "sources", "triage"},

@@ -25,6 +25,7 @@ from tests.telling import (
     rank,
     stuck,
     systemd,
+    unanswered,
     waited,
     xid,
 )
@@ -244,6 +245,29 @@ def test_the_best_evidence(events: list[Event], first: int) -> None:
 )
 def test_a_healthy_life_is_no_crash(events: list[Event]) -> None:
     assert is_healthy(*events)
+
+
+def test_a_health_check_that_recovers_is_no_crash() -> None:
+    assert is_healthy(engine(1, "ready"), unanswered(2), engine(3, "phase", "serve"))
+    assert root(engine(1, "ready"), unanswered(2)) == 2
+
+
+def test_a_health_check_fails_because_of_the_trouble_before_it() -> None:
+    found = verdict(exited(1, 3, -9), unanswered(2))
+    assert found.root is not None
+    assert found.root.span.first == 1
+    assert found.root_role == "earliest-evidence"
+
+
+def test_the_headline_of_a_consequence_is_not_the_evidence() -> None:
+    said = logged(1, "Error in chat completion stream generator.")
+    assert root(said, raised(2, "EngineDeadError: EngineCore encountered an issue")) == 2
+
+
+def test_a_launch_failure_after_a_vain_wait_is_the_end_of_the_wait() -> None:
+    failed = raised(5, "RuntimeError: CUDA error: unspecified launch failure", 1)
+    assert root(waited(1, 1, "DeepEP dispatch"), failed) == 1
+    assert root(waited(1, 1), failed) == 5
 
 
 # Stops

@@ -139,3 +139,10 @@ def test_nothing_but_the_process_and_its_basis_changes() -> None:
     dump = dumped(1, "Segmentation fault")
     found = with_victim(dump, incident(dump, exited(5, 5, -11)))
     assert attrs.evolve(found, process=dump.process, basis=dump.basis) == dump
+
+
+@pytest.mark.parametrize("complain", [waited, stuck])
+def test_a_hang_is_of_the_rank_that_does_not_complain(complain: Any) -> None:
+    first, *others = (complain(line, number) for line, number in enumerate((0, 1, 3), 1))
+    assert victim(first, *others, server_args={"tp_size": 4}) == ("TP2", "guess")
+    assert victim(first, *others) == ("TP0", "prefix")

@@ -10,62 +10,29 @@ traceback says that an older, unfinished one goes on.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Final
 
 import attrs
 import regex
 
-from logtriage.demux.grammar import Kind, classify, frame_function
+from logtriage.demux.grammar import FOLLOWS, Kind, child_name, classify, goes_on, is_frame, leads
 from logtriage.demux.prefix import Prefix, split_prefix
+from logtriage.demux.seams import glued
+from logtriage.demux.writers import Source, Sources, Writer
 from logtriage.model import Basis, Line, Process, Record
 
 __all__ = ["Demux"]
 
-_MAX_SOURCES: Final = 10_000
-_MAX_WRITERS: Final = 2_048
 _MAX_TEXT: Final = 64 * 1024
-_GLUED: Final = regex.compile(
-    r"\[(?:\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d(?:\.\d+)?(?: [A-Z_]{2,7}\d+)*\] "
-    r"(?:\w+ hit an exception: Traceback \(most recent call last\):$|Received sigquit |SIGQUIT received\.)"
-)
-# What may come next after a line of each kind, for the writer of a traceback that is still open.
-_FOLLOWS: Final[dict[Kind, frozenset[Kind]]] = {
-    "header": frozenset({"frame"}),
-    "frame": frozenset({"source", "frame", "exception", "caret"}),
-    "source": frozenset({"caret", "frame", "exception", "source"}),
-    "caret": frozenset({"frame", "exception", "source"}),
-    "exception": frozenset({"chain"}),
-    "chain": frozenset({"header", "frame"}),
-}
+_OPEN: Final = frozenset({"header", "frame", "source", "caret", "chain"})
+_SEEN_NEXT: Final = 2
+_STAYS: Final = 1
+_SIGN: Final = 2
 _WITNESSES: Final = {
     "kernel": Process("kernel", "kernel"),
     "systemd": Process("manager", "systemd"),
 }
-
-
-@attrs.define
-class _Writer:
-    """One process as the text shows it, and how far its traceback has come."""
-
-    key: str
-    process: Process
-    last: Kind = "other"
-    source: str = ""  # the source line under the last frame
-    used: int = 0
-
-
-@attrs.define
-class _Source:
-    """What arrives through one pipe or under one pid."""
-
-    key: str
-    has_pid: bool
-    writers: dict[str, _Writer] = attrs.field(factory=dict)
-    current: _Writer | None = None
-    labels: set[str] = attrs.field(factory=set)
-    count: int = 0
 
 
 class Demux:
@@ -81,144 +48,192 @@ class Demux:
 
     def __init__(self, purify: Callable[[str], str]) -> None:
         self._purify = purify
-        self._sources: OrderedDict[str, _Source] = OrderedDict()
+        self._sources = Sources()
         self.engines: list[str] = []
 
     def feed(self, record: Record) -> Sequence[Line]:
-        """Take a record; return its line, or two if another writer's line is glued to its end."""
+        """Take a record; return its line, or two if another writer's text is glued to its end."""
         text = self._purify(record.text[:_MAX_TEXT])
         record = attrs.evolve(record, text="")
-        glued = _GLUED.search(text)
-        if glued and glued.start() and not regex.search(r"['\"]|obj=", text[: glued.start()][:2000]):
-            at = glued.start()
-            return [self._line(record, text[:at]), self._line(record, text[at:])]
-        return [self._line(record, text)]
+        witness = _witness(record)
+        if witness is not None:
+            key = f"{record.host}/{witness.label}/{record.pid or ''}"
+            process = attrs.evolve(witness, pid=record.pid, host=record.host)
+            return [Line(text, record.line, process, "pid", record.time, True, stream=key, record=record)]
+        source = self._sources.of(record)
+        before = len(source.writers)
+        lines = self._lines(source, record, text)
+        self._sources.settle(source, before)
+        return lines
 
     def close(self) -> Sequence[Line]:
         """End the stream; nothing is held back."""
         return []
 
-    def _line(self, record: Record, text: str) -> Line:
-        witness = _witness(record)
-        if witness is not None:
-            key = f"{record.host}/{witness.label}/{record.pid or ''}"
-            return Line(
-                text,
-                record.line,
-                attrs.evolve(witness, pid=record.pid, host=record.host),
-                "pid",
-                record.time,
-                True,
-                stream=key,
-                record=record,
-            )
-        source = self._source(record)
-        source.count += 1
+    @property
+    def size(self) -> tuple[int, int]:
+        """Number of sources and of writers that are remembered."""
+        return len(self._sources), self._sources.writers
+
+    def _lines(self, source: Source, record: Record, text: str) -> list[Line]:
+        current = source.current
+        at = glued(text, current is not None and current.last in _OPEN)
+        if at:
+            return [self._piece(source, record, text[:at]), self._line(source, record, text[at:])]
+        return self._resumed(source, record, text) or [self._line(source, record, text)]
+
+    def _resumed(self, source: Source, record: Record, text: str) -> list[Line]:
+        """The lines of *text* if it holds the rest of one that was cut off before, else none."""
+        if source.is_one_process or not text:
+            return []
+        for writer, cut in list(source.cuts.items()):
+            if source.seams.mends(cut, text):
+                return [self._whole(source, record, writer, cut + text)]
+            at = source.seams.split(cut, text)
+            if at:
+                first = self._piece(source, record, text[:at])
+                return [first, self._whole(source, record, writer, cut + text[at:])]
+        current = source.current
+        if current is not None and current.last == "exception" and not split_prefix(text):
+            whole = source.seams.ending(text)  # no message ends as a line of source does
+            best = self._best(source, whole, classify(whole)) if whole else None
+            if best is not None:
+                return [self._whole(source, record, best[0], whole)]
+        return []
+
+    def _piece(self, source: Source, record: Record, text: str) -> Line:
+        """The beginning of a line that another writer cut in on."""
+        line = self._line(source, record, text, whole=False)
+        if source.current is not None:
+            source.cut_off(source.current, text)
+        return line
+
+    def _whole(self, source: Source, record: Record, writer: Writer, text: str) -> Line:
+        """The line that was cut, now that its rest has come; it is said once more in whole."""
+        kind = classify(text)
+        self._note(source, writer, text, kind)
+        if kind == "source":
+            writer.source = text
+        return self._make(record, text, writer, "only-candidate", None)
+
+    def _line(self, source: Source, record: Record, text: str, *, whole: bool = True) -> Line:
         prefix = None if record.continued and source.has_pid else split_prefix(text)
         if prefix is None:
-            return self._bare(source, record, text)
+            return self._bare(source, record, text, whole)
         if prefix.engine not in self.engines and prefix.engine != "torch":
             self.engines.append(prefix.engine)
-        writer = self._named(source, prefix, record)
-        self._note(source, writer, prefix.rest, starts=prefix.starts)
-        return self._make(record, prefix.rest, writer, "prefix", prefix)
+        writer, basis = self._named(source, prefix, record)
+        kind = classify(prefix.rest)
+        if prefix.starts and regex.search(r"exception:?\s*$", prefix.rest[-200:]):
+            kind = "header"
+        writer.torch = prefix.engine == "torch"
+        self._note(source, writer, prefix.rest, kind, starts=prefix.starts)
+        return self._make(record, prefix.rest, writer, basis, prefix)
 
-    def _source(self, record: Record) -> _Source:
-        key = f"{record.boot_id or ''}/{record.host or ''}/{record.ident or ''}/{record.pid or ''}"
-        source = self._sources.get(key)
-        if source is None:
-            source = self._sources[key] = _Source(key, record.pid is not None)
-            if len(self._sources) > _MAX_SOURCES:
-                self._sources.popitem(last=False)
-        else:
-            self._sources.move_to_end(key)
-        return source
-
-    def _named(self, source: _Source, prefix: Prefix, record: Record) -> _Writer:
+    def _named(self, source: Source, prefix: Prefix, record: Record) -> tuple[Writer, Basis]:
         """The writer that a prefix names."""
-        label = prefix.process.label or "main"
-        if prefix.process.rank:
-            source.labels.add(label)
-        return self._writer(
-            source,
-            label,
-            attrs.evolve(prefix.process, pid=prefix.process.pid or record.pid, host=record.host),
-        )
+        owner = source.owner
+        world = prefix.process.rank.world if prefix.engine == "torch" else None
+        process = attrs.evolve(prefix.process, pid=prefix.process.pid or record.pid, host=record.host)
+        if world is not None and owner is not None:
+            source.claim(owner, world)
+            if source.is_one_process:  # the pid says more than the rank in the whole group
+                return source.writer(owner.name, owner.process), "pid"
+        writer = source.writer(prefix.process.label or "main", process)
+        source.claim(writer, world)
+        return writer, "prefix"
 
-    def _writer(self, source: _Source, label: str, process: Process) -> _Writer:
-        writer = source.writers.get(label)
-        if writer is None:
-            if len(source.writers) >= _MAX_WRITERS:
-                source.writers.pop(min(source.writers.values(), key=lambda w: w.used).process.label, None)
-            writer = source.writers[label] = _Writer(f"{source.key}#{label}", process)
-        return writer
-
-    def _bare(self, source: _Source, record: Record, text: str) -> Line:
+    def _bare(self, source: Source, record: Record, text: str, whole: bool) -> Line:
         """A line without a prefix."""
         kind = classify(text)
-        own_pid = source.has_pid and len(source.labels) <= 1
-        if own_pid:
-            writer = source.current or self._writer(
-                source, "", Process("unknown", "", pid=record.pid, host=record.host)
-            )
-            if source.current is not None and kind in ("native", "child", "header") and source.labels:
-                writer = source.writers[next(iter(source.labels))]
+        if source.is_one_process:
+            writer = source.owner or source.current
+            if writer is None:
+                writer = source.writer("", Process("unknown", "", pid=record.pid, host=record.host))
             basis: Basis = "pid"
         else:
             writer, basis = self._choose(source, record, text, kind)
-        self._note(source, writer, text, kind=kind)
+        self._note(source, writer, text, kind, whole=whole)
         return self._make(record, text, writer, basis, None)
 
-    def _choose(self, source: _Source, record: Record, text: str, kind: Kind) -> tuple[_Writer, Basis]:
+    def _choose(self, source: Source, record: Record, text: str, kind: Kind) -> tuple[Writer, Basis]:
         """Whose line without a prefix is it, where only the text can tell?"""
         current = source.current
         unknown = Process("unknown", "", pid=record.pid, host=record.host)
         if kind == "native":
-            return self._writer(source, "?native", unknown), "guess"
+            if current is not None and current.torch and current.last not in _OPEN:
+                return current, "continuation"  # torch's watchdog throws what it has just logged
+            return source.writer("?native", unknown), "guess"
         if kind == "child":
-            name = text.strip().split()[1].rstrip(":") if text.startswith("Process ") else "thread"
-            return self._writer(
-                source, f"?{name}", Process("worker", name, pid=record.pid, host=record.host)
-            ), "continuation"
+            process = attrs.evolve(unknown, role="worker", label=child_name(text))
+            return source.writer(f"?{process.label}", process), "continuation"
         if kind in ("blank", "other") and current is not None:
             return current, "continuation"
-        fitting = [w for w in source.writers.values() if kind in _FOLLOWS.get(w.last, ())]
-        if (
-            current is not None
-            and current in fitting
-            and (len(fitting) == 1 or not _breaks(current, text, kind))
-        ):
+        below = kind == "caret" or (kind == "source" and current is not None and current.last == "frame")
+        if below and current is not None and kind in FOLLOWS.get(current.last, ()):
+            return current, "continuation"  # a frame and what is below it are one write as a rule
+        if kind == "header" and current is not None and current.leads:
             return current, "continuation"
-        fitting = [w for w in fitting if w is not current] or fitting
-        if fitting:
-            best = max(fitting, key=lambda w: (_continues(w, text, kind), w.used))
-            return best, "only-candidate" if len(fitting) == 1 else "guess"
+        best = self._best(source, text, kind)
+        if best is not None:
+            return best
         if kind in ("source", "caret") and current is not None:
             return current, "continuation"
-        if kind == "header" or (kind == "exception" and current is None):
-            return self._writer(
-                source, "?main", Process("launcher", "main", pid=record.pid, host=record.host)
-            ), "guess"
+        if kind == "header" or (current is None and (kind in ("frame", "exception") or leads(text))):
+            process = Process("launcher", "main", pid=record.pid, host=record.host)
+            return source.writer("?main", process), "guess"
         if current is not None and current.process.label in ("", "main"):
             return current, "continuation"
-        return self._writer(source, "?", unknown), "guess"
+        return source.writer("?", unknown), "guess"
+
+    def _best(self, source: Source, text: str, kind: Kind) -> tuple[Writer, Basis] | None:
+        """The writer whose unfinished traceback goes on best in *text*."""
+        fitting = [writer for writer in source.writers.values() if kind in FOLLOWS.get(writer.last, ())]
+        if not fitting:
+            return None
+        current = source.current
+        if source.turned and any(writer is not current for writer in fitting):
+            fitting = [writer for writer in fitting if writer is not current]
+
+        def fitness(writer: Writer) -> int:
+            score = goes_on(writer.last, writer.source, text, kind)
+            if source.knows(writer.frame if writer.last != "header" else "", text.strip()):
+                score += _SEEN_NEXT
+            return score + _STAYS if writer is current else score
+
+        # Of equals the one that was silent longest: it stands first.  Without a sign the current one goes on.
+        best = max(fitting, key=fitness)
+        if current in fitting and fitness(best) < max(_SIGN, fitness(current) + 1):
+            best = current
+        if best is current:
+            return best, "continuation"
+        return best, "only-candidate" if len(fitting) == 1 else "guess"
 
     def _note(
-        self, source: _Source, writer: _Writer, text: str, *, kind: Kind | None = None, starts: bool = False
+        self, source: Source, writer: Writer, text: str, kind: Kind, *, starts: bool = False, whole: bool = True
     ) -> None:
         """Remember how far *writer* has come."""
-        kind = kind or classify(text)
-        source.current = writer
-        writer.used = source.count
-        if kind == "source":
-            writer.source = text
+        source.turn_to(writer)
+        writer.leads = leads(text) if kind == "other" else kind == "exception" and text.rstrip().endswith(":")
         if kind == "blank" or (kind == "other" and not starts):
             return  # says nothing of how far a traceback has come
-        if starts and regex.search(r"exception:?\s*$", text):
-            kind = "header"
+        # what begins as a frame and does not end as one was torn, and whose its end is does not show
+        source.turned = kind == "other" or (kind == "frame" and not is_frame(text) and ", in " in text)
+        stripped = text.strip()[:500]
+        if whole and not source.is_one_process:
+            if kind in ("frame", "exception") and writer.last in ("header", "frame", "source", "caret"):
+                source.learn("" if writer.last == "header" else writer.frame, stripped)
+            if kind in ("frame", "source", "caret"):
+                source.seams.remember(text)
+        if kind == "source" and writer.last in ("frame", "other"):
+            writer.source = text
+        if kind == "frame":
+            writer.frame = stripped
+        if kind == "header":
+            writer.frame = writer.source = ""
         writer.last = kind
 
-    def _make(self, record: Record, text: str, writer: _Writer, basis: Basis, prefix: Prefix | None) -> Line:
+    def _make(self, record: Record, text: str, writer: Writer, basis: Basis, prefix: Prefix | None) -> Line:
         time = record.time or (prefix.time if prefix else None)
         if prefix is None:
             return Line(text, record.line, writer.process, basis, time, stream=writer.key, record=record)
@@ -245,30 +260,3 @@ def _witness(record: Record) -> Process | None:
     if record.ident and record.ident.startswith("("):
         return _WITNESSES["systemd"]  # systemd's child before it became the service, ``(python3)``
     return None
-
-
-def _continues(writer: _Writer, text: str, kind: Kind) -> int:
-    """How well *text* goes on from *writer*'s last line: the source line of a frame calls the next frame's function."""
-    if kind != "frame" or writer.last not in ("source", "caret"):
-        return 0
-    function = frame_function(text)
-    if function and f"{function}(" in writer.source:
-        return 2
-    # a constructor is called by the name of its class, a forward() by that of its module
-    return (
-        1
-        if function in ("__init__", "__call__", "forward", "wrapper", "decorate_context", "<listcomp>")
-        else 0
-    )
-
-
-def _breaks(writer: _Writer, text: str, kind: Kind) -> bool:
-    """Whether *text*, though the grammar allows it, hardly goes on from the current writer's last line."""
-    if writer.last == "frame" and kind == "frame":
-        return True  # its source line is still due
-    return (
-        kind == "frame"
-        and writer.last in ("source", "caret")
-        and _continues(writer, text, kind) == 0
-        and "(" in writer.source
-    )

@@ -43,7 +43,7 @@ class Prefix:
 # in any order.  The earliest releases print no date; SGLANG_LOG_MS adds milliseconds.
 _SGLANG: Final = regex.compile(
     r"""
-    \[ (?P<time> (?: (?: \d{4}- )? \d\d-\d\d [ ] )? \d\d:\d\d:\d\d (?: [.,]\d{3} )? )
+    \[ (?P<time> (?: (?: \d{4}- )? \d\d-\d\d [ ] )? \d\d:\d\d:\d\d (?: \.\d{3} )? )
     (?: [ ] (?P<axis> DP | PP | ATTN_CP | MOE_DP | TP | EP ) (?P<rank> \d{1,6} ) )*
     \] (?: [ ] | $ )
     """,
@@ -53,18 +53,28 @@ _SGLANG: Final = regex.compile(
 _SGLANG_TORN: Final = regex.compile(
     r"[\d: .-]{0,24}\b(?:(?P<axis>DP|PP|ATTN_CP|MOE_DP|TP|EP)(?P<rank>\d{1,6}) ?)+\] (?=\S)"
 )
+# torch's launcher up to 2.3, DeepSpeed: Python's default time, with a comma.
+_COMMA: Final = regex.compile(r"\[(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3})\] ")
+# A process inherits the pipe that its parent has put its own name in front of: the last name is the writer's.
 _VLLM: Final = regex.compile(
     r"""
-    (?: \( (?P<name> EngineCore\w* | APIServer\w* | ApiServer\w* | Worker\w* | VllmWorker\S* | DPCoordinator )
-        (?: [ ] (?P<told> (?:rank=|[A-Z]+)\d+ ) )* [ ] pid=(?P<pid> \d{1,10} ) \) [ ]? )?
+    (?: \( (?: EngineCore | APIServer | ApiServer ) \w* [ ] pid=\d{1,10} \) [ ] (?= \( \w+ [ ] ) )?
+    (?: \( (?P<name> (?: EngineCore | APIServer | ApiServer | Worker | VllmWorker ) \w* | DPCoordinator | DPSupervisor )
+        (?: [ ] (?P<told> rank=\d{1,6} | [A-Z]+\d{1,6} (?: _[A-Z]+\d{1,6} )* ) )* [ ] pid=(?P<pid> \d{1,10} ) \) [ ]? )?
     (?: (?P<level> DEBUG | INFO | WARNING | ERROR | CRITICAL ) [ ] (?P<time> \d\d-\d\d [ ] \d\d:\d\d:\d\d )
         [ ] (?: \[ (?P<place> [\w./-]+:\d+ ) \] | (?P<place> [\w.]+:\d+ ) \] ) (?: [ ] | $ ) )?
     """,
     regex.VERBOSE,
 )
 _TRTLLM: Final = regex.compile(
-    r"\[(?P<time>\d\d/\d\d/\d{4}-\d\d:\d\d:\d\d)\] \[TRT-LLM\] (?:\[RANK (?P<rank>\d+)\] )?\[(?P<level>[A-Z])\] "
+    r"""
+    \[ (?P<time> \d\d/\d\d/\d{4}-\d\d:\d\d:\d\d ) \] [ ] \[TRT-LLM\] [ ]
+    (?: \[ (?:RANK|MPI_Rank) [ ] (?P<rank> \d{1,6} ) \] [ ] )?
+    \[ (?P<level> [A-Z] ) \] [ ] (?: \[ \w{1,60} \] (?: \[RANK [ ] (?P<rank> \d{1,6} ) \] )? [ ] )?
+    """,
+    regex.VERBOSE,
 )
+_TORCH_HOOK: Final = regex.compile(r"\[rank\d{1,6}\]: ")
 _TORCH: Final = regex.compile(r"\[rank(?P<rank>\d{1,6})\]:[ ]?")
 _TRTLLM_LEVELS: Final = {
     "V": "DEBUG",
@@ -114,7 +124,10 @@ def _sglang(text: str) -> Prefix | None:
 def _torch(text: str) -> Prefix | None:
     match = _TORCH.match(text)
     if match is None:
-        return None
+        match = _COMMA.match(text)
+        if match is None:
+            return None
+        return Prefix("torch", Process("launcher", "main"), text[match.end() :], match["time"], starts=True)
     rank = Rank(world=int(match["rank"]))
     return Prefix("torch", Process("worker", str(rank), rank), text[match.end() :])
 
@@ -126,10 +139,12 @@ def _vllm(text: str) -> Prefix | None:
     process = Process("launcher", "main")
     if match["name"]:
         process = _vllm_process(match["name"], match.captures("told"), int(match["pid"]))
+    # torch's hook for uncaught exceptions puts its own name on each line, and vLLM then puts its own before that
+    inner = _TORCH_HOOK.match(text, match.end()) if match["name"] else None
     return Prefix(
         "vllm",
         process,
-        text[match.end() :],
+        text[inner.end() if inner else match.end() :],
         match["time"],
         level=match["level"] or "",
         place=match["place"] or "",
@@ -137,9 +152,9 @@ def _vllm(text: str) -> Prefix | None:
 
 
 def _vllm_process(name: str, told: list[str], pid: int) -> Process:
-    """The process that vLLM names: ``Worker_DP0_TP1``, ``VllmWorker TP0``, ``VllmWorker rank=1``, ``EngineCore_DP0``."""
+    """The process that vLLM names: ``Worker_DP0_TP1``, ``VllmWorker TP0``, ``EngineCore_DP0``."""
     words = [word for part in (name, *told) for word in part.split("_")]
-    axes = regex.findall(r"\b(DP|PP|TP|EP)(\d+)\b", " ".join(words))
+    axes = regex.findall(r"\b(DP|PP|TP|EP)(\d{1,6})\b", " ".join(words))
     said = {axis.lower(): int(value) for axis, value in axes}
     ranks = [int(word[5:]) for word in told if word.startswith("rank=")]
     if name.startswith("EngineCore"):

@@ -24,7 +24,7 @@ from logtriage.events import (
     watchdog,
 )
 from logtriage.events.block import Block, Opener, Whole
-from logtriage.model import Event, Lifecycle, Line, Record
+from logtriage.model import Event, Lifecycle, Line, Record, Span
 
 __all__ = ["PARSERS", "EventReader"]
 
@@ -41,7 +41,7 @@ PARSERS: Final[tuple[Opener, ...]] = (
     logged_error.open_block,
 )
 
-_MAX_OPEN: Final = 4_096
+_MAX_OPEN: Final = 1_024
 # A step of the service's life ends whatever its processes were saying.
 _BARRIERS: Final = frozenset({"started", "starting", "main-exited", "restart-scheduled", "boot", "server-args"})
 
@@ -50,26 +50,33 @@ class EventReader:
     """Read events out of the lines of each stream.
 
     Memory is bounded: one open block a stream, :data:`_MAX_OPEN` streams, each block with its own limit.
+    A parser that breaks costs its own event, never the others.
+
+    Attributes:
+        failures: How often a parser broke.
+        failed_on: The lines on which parsers broke, the first to the last.
+        failure: Name of the first exception of a parser, or ``""``.
     """
 
     def __init__(self, parsers: Sequence[Opener] = PARSERS) -> None:
         self._parsers = parsers
         self._open: OrderedDict[str, tuple[Block, Record]] = OrderedDict()
+        self.failures = 0
+        self.failed_on: Span | None = None
+        self.failure = ""
 
     def feed(self, line: Line) -> Sequence[Event]:
         """Take a line; return the events that it completes."""
         out: list[Event] = []
         held = self._open.get(line.stream)
         if held is not None:
-            if held[0].offer(line):
+            if self._offered(held[0], line):
                 return out
             del self._open[line.stream]
-            out += _close(*held)
-        for opener in self._parsers:
-            block = opener(line)
-            if block is not None:
-                self._begin(block, line, out)
-                break
+            out += self._closed(*held)
+        block = self._opened(line)
+        if block is not None:
+            self._begin(block, line, out)
         return out
 
     def close(self) -> Sequence[Event]:
@@ -77,7 +84,7 @@ class EventReader:
         out: list[Event] = []
         while self._open:
             _, held = self._open.popitem(last=False)
-            out += _close(*held)
+            out += self._closed(*held)
         return out
 
     def _begin(self, block: Block, line: Line, out: list[Event]) -> None:
@@ -85,12 +92,45 @@ class EventReader:
             self._open[line.stream] = (block, line.record)
             if len(self._open) > _MAX_OPEN:
                 _, oldest = self._open.popitem(last=False)
-                out += _close(*oldest)
+                out += self._closed(*oldest)
             return
-        events = _close(block, line.record)
+        events = self._closed(block, line.record)
         if any(isinstance(event, Lifecycle) and event.action in _BARRIERS for event in events):
             out += self.close()
         out += events
+
+    # --- every call of a parser -----------------------------------------------------------------
+
+    def _opened(self, line: Line) -> Block | None:
+        for opener in self._parsers:
+            try:
+                block = opener(line)
+            except Exception as error:  # noqa: BLE001  a defect of one parser must not cost the diagnosis
+                self._fail(line.line, error)
+                continue
+            if block is not None:
+                return block
+        return None
+
+    def _offered(self, block: Block, line: Line) -> bool:
+        try:
+            return block.offer(line)
+        except Exception as error:  # noqa: BLE001  likewise; what the block had read is still told
+            self._fail(line.line, error)
+            return False
+
+    def _closed(self, block: Block, record: Record) -> list[Event]:
+        try:
+            return _close(block, record)
+        except Exception as error:  # noqa: BLE001  likewise
+            self._fail(record.line, error)
+            return []
+
+    def _fail(self, line: int, error: Exception) -> None:
+        at = Span(line, line)
+        self.failures += 1
+        self.failed_on = self.failed_on.join(at) if self.failed_on else at
+        self.failure = self.failure or type(error).__name__
 
 
 def _close(block: Block, record: Record) -> list[Event]:

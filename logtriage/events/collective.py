@@ -20,7 +20,9 @@ __all__ = ["open_block"]
 _BARRIER: Final = re.compile(
     r"\[Rank (?P<rank>\d+)\]:? (?:Rank \d+ failed to pass monitoredBarrier|Ranks .{1,200} failed to pass)"
 )
-_DEEPEP: Final = re.compile(r"DeepEP (?P<operation>\w+)[\w ]* timeout(?: \([^)]*\))?, ")
+_DEEPEP: Final = re.compile(
+    r"DeepEP (?:(?P<operation>\w{1,40})[\w ]{0,80} timeout(?: \([^)]*\))?, |timeout check failed: rank = \d+)"
+)
 _SEQUENCE: Final = re.compile(r"SeqNum=(\d+)")
 
 
@@ -37,7 +39,7 @@ def open_block(line: Line) -> Block | None:
         if log is not None and (log.kind in ("timeout", "status") or _quotes_timeout(log)):
             return _Timeout(line, log)
     if text.startswith("DeepEP ") and (found := _DEEPEP.match(text[:HEAD])):
-        return _Flood(line, f"DeepEP {found['operation']}")
+        return _Flood(line, f"DeepEP {found['operation'] or 'barrier'}")
     if text.startswith("[Rank ") and (found := _BARRIER.match(text[:HEAD])):
         return _Barrier(line, int(found["rank"]))
     return None

@@ -15,7 +15,7 @@ import regex
 
 from logtriage.model import ExceptionLink, Frame
 
-__all__ = ["MAX_MESSAGE", "Chain", "Draft", "Relation", "group_rule"]
+__all__ = ["MAX_MESSAGE", "Chain", "Draft", "Relation", "group_rule", "title_of"]
 
 Relation = Literal["cause", "context", "remote", ""]
 
@@ -24,6 +24,9 @@ MAX_MESSAGE: Final = 16_384
 
 _MAX_FRAMES: Final = 300
 _MAX_LINKS: Final = 200
+_MAX_PLACE: Final = 1_000
+"""Characters of a file name, of a function and of a line of source that are kept."""
+
 _RULE: Final = regex.compile(r"(?P<indent> *)\+(?P<open>-\+)?-{3,}(?: (?P<number>\d+|\.\.\.) -{3,})?\s*$")
 
 
@@ -78,20 +81,32 @@ class Draft:
 
     def say(self, text: str) -> None:
         """Add a line to the message, and the blank lines before it."""
-        if self.size <= MAX_MESSAGE:
+        room = MAX_MESSAGE - self.size
+        if room >= 0:
             self.message += [""] * min(self.blanks, 20)
-            self.message.append(text)
+            self.message.append(text[: room + 1])
         self.size += len(text) + self.blanks + 1
         self.blanks = 0
 
     def last_words(self) -> str:
-        """The last line of the message, or ``""`` where blank lines or nothing came after the class."""
-        return self.message[-1].rstrip() if self.message and not self.blanks else ""
+        """The last line of the message, or ``""``."""
+        return self.message[-1].rstrip() if self.message else ""
+
+    def is_begun_by(self, text: str) -> bool:
+        """Whether *text* is the line of this exception once more, and more of it than was read."""
+        return len(self.message) == 1 and self.message[0] != "" and text.startswith(f"{self.type}: {self.message[0]}")
 
     def link(self, relation: Relation) -> ExceptionLink:
         """The finished exception."""
         message = "\n".join(self.message).rstrip()[:MAX_MESSAGE]
         return ExceptionLink(self.type or "", message, tuple(self.frames), relation)
+
+
+def title_of(link: ExceptionLink) -> str:
+    """An exception as CPython's last line says it, or where it was raised if that line is missing."""
+    if link.type or not link.frames:
+        return f"{link.type}: {link.message}" if link.message else link.type
+    return f"{link.frames[-1].filename}:{link.frames[-1].lineno} {link.frames[-1].line}"
 
 
 @attrs.define
@@ -136,20 +151,20 @@ class Chain:
 
     def add_frame(self, frame: Frame) -> None:
         """Add a call; of endless stacks the middle is left out."""
-        self.draft.frames.append(frame)
+        self.draft.frames.append(_shortened(frame))
         if len(self.draft.frames) > _MAX_FRAMES:
             del self.draft.frames[_MAX_FRAMES // 2]
 
     def mend_frame(self, **changes: object) -> None:
         """Change the last frame."""
-        self.draft.frames[-1] = attrs.evolve(self.draft.frames[-1], **changes)  # type: ignore[arg-type]
+        self.draft.frames[-1] = _shortened(attrs.evolve(self.draft.frames[-1], **changes))  # type: ignore[arg-type]
 
     def name(self, name: str, message: str) -> None:
         """Take the class of the exception and the first line of its message."""
         self.draft.type = name
         self.draft.message = []
         self.draft.size = self.draft.blanks = 0
-        self.draft.say(message)
+        self.draft.say(message.rstrip())
 
     def end(self, relation: Relation) -> None:
         """End the exception being read; if none is, say how the one before leads on."""
@@ -216,3 +231,15 @@ class Chain:
         if self.links:
             self.links[-1] = attrs.evolve(self.links[-1], relation="")
         return self.links
+
+
+def _shortened(frame: Frame) -> Frame:
+    """A frame whose texts are of a bearable length; nearly every one is."""
+    if max(len(frame.filename), len(frame.function), len(frame.line)) <= _MAX_PLACE:
+        return frame
+    return attrs.evolve(
+        frame,
+        filename=frame.filename[-_MAX_PLACE:],
+        function=frame.function[:_MAX_PLACE],
+        line=frame.line[:_MAX_PLACE],
+    )

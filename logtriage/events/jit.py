@@ -30,7 +30,7 @@ _ERROR: Final = re.compile(
     r"|NVCC compilation failed: |ninja: (?:fatal|error): "
 )
 _MORE: Final = re.compile(
-    r"\s*(?:\d+ +\||\|| +\^|compilation terminated\.|\d+ errors? detected in|ninja: build stopped|FAILED: "
+    r"\s*(?:\d+ +\||\||(?<= )\^|compilation terminated\.|\d+ errors? detected in|ninja: build stopped|FAILED: "
     r"|In file included)"
 )
 _EXCERPT: Final = re.compile(r"\s*(?:\d+ +\||\|)")

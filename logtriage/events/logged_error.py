@@ -143,7 +143,7 @@ def _open_level(line: Line, text: str) -> Block | None:
 
 def _wraps(text: str) -> bool:
     """Whether the text only leads to a traceback, or is a piece of one."""
-    return text.lstrip().startswith(_NOT_NEWS) or text[:1] == " " or not text.strip(" ^~")
+    return text.lstrip().startswith(_NOT_NEWS) or text[:1] == " " or not text.strip().strip(" ^~")
 
 
 def _whole(line: Line, text: str, *, origin: str, type: str = "") -> Block:  # noqa: A002 - the name of the field

@@ -48,7 +48,7 @@ _PATTERNS: Final = tuple(
         r"Child process unexpectedly failed with an exit code (?P<status>\d+)\. pid=(?P<pid>\d+)",
         rf"(?P<name>Scheduler or DataParallelController) (?P<pid>\d+) terminated with {_CODE}",
         rf"Worker proc (?P<name>\S+) died unexpectedly(?: \(exit code: {_CODE}\))?",
-        r"(?P<name>RayWorkerProc) rank=(?P<index>\d+)\S* died unexpectedly",
+        r"(?P<name>RayWorkerProc) rank=(?P<index>\d{1,9})\S{0,200} died unexpectedly",
         r"Engine core proc(?:ess)? (?P<name>\S+) died unexpectedly",
         rf"Worker (?P<name>\S+) pid (?P<pid>\d+) died, exit code: {_CODE}",
         rf"Process (?P<name>\S+) \(PID: (?P<pid>\d+)\) died with exit code {_CODE}",
@@ -58,8 +58,8 @@ _PATTERNS: Final = tuple(
         rf"(?P<name>[\w./-]+) exited with code {_CODE}(?: \(restarting\))?\s*$",
         r"Shard process was signaled to shutdown with signal (?P<signal>\d+)(?: rank=(?P<index>\d+))?",
         rf"failed \(exitcode: {_CODE}\) local_rank: (?P<index>\d+) \(pid: (?P<pid>\d+)\) of binary",
-        r"srun: error: (?P<host>[\w.-]+): tasks? (?P<index>\d+)[\d,-]*: Exited with exit code (?P<code>\d+)",
-        r"srun: error: (?P<host>[\w.-]+): tasks? (?P<index>\d+)[\d,-]*: "
+        r"srun: error: (?P<host>[\w.-]+): tasks? (?P<index>\d{1,9})[\d,-]*: Exited with exit code (?P<code>\d+)",
+        r"srun: error: (?P<host>[\w.-]+): tasks? (?P<index>\d{1,9})[\d,-]*: "
         rf"(?P<word>{_SIGNAL_WORDS}|Out Of Memory)",
         r"(?:mpirun|prterun|mpiexec) noticed that process rank (?P<index>\d+) with PID (?P<pid>\d+) on node "
         r"(?P<host>\S+) exited on signal (?P<signal>\d+)",

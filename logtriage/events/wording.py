@@ -67,6 +67,8 @@ SIGTERM: Final[tuple[tuple[str, str], ...]] = (
     ("SIGINT received", "signal"),
     ("Received SIGINT", "signal"),
     ("KeyboardInterrupt received", "signal"),
+    ("Gracefully stopping...", "signal"),
+    ("^CGracefully stopping...", "signal"),
     ("Gracefully exiting", "drained"),
     ("Shutting down", "shutdown"),
     ("Finished server process", "shutdown"),

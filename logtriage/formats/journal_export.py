@@ -18,6 +18,12 @@ MAGIC: Final = b"__CURSOR="
 """How every export begins."""
 
 _MAX_VALUE: Final = 1 << 24
+_MAX_KEPT: Final = 1 << 17
+"""Characters of a value that are kept; readers want 64 KiB of a line."""
+
+_MAX_FIELDS: Final = 1_000
+"""Fields of an entry that are kept; journald itself takes 1024."""
+
 
 
 class JournalExport:
@@ -38,6 +44,8 @@ class JournalExport:
         self._buffer = bytearray()
         self._entry: dict[str, object] = {}
         self._first = 1
+        self._searched = 0  # so many bytes of the buffer hold no line break
+        self._skipping = False  # until the next line break: a field without an end
 
     def feed(self, chunk: bytes) -> Sequence[Record]:
         """Take the next bytes; return the entries they complete."""
@@ -45,7 +53,14 @@ class JournalExport:
         self._buffer += chunk
         out: list[Record] = []
         start = 0
-        while (end := self._buffer.find(b"\n", start)) >= 0:
+        while (end := self._buffer.find(b"\n", max(start, self._searched))) >= 0:
+            self._searched = 0
+            if self._skipping or end - start > _MAX_VALUE:
+                self._lose("a field of more than 16 MiB")
+                self._skipping = False
+                self.lines += 1
+                start = end + 1
+                continue
             line = bytes(self._buffer[start:end])
             if b"=" in line or not line:
                 self._take(line, out)
@@ -61,19 +76,21 @@ class JournalExport:
                 start = end + 1
                 continue
             value = bytes(self._buffer[end + 9 : end + 9 + length])
-            self._entry[line.decode("ascii", "replace")] = value.decode("utf-8", "replace")
+            self._keep(line, value)
             self.lines += 2 + value.count(b"\n")
             start = end + 10 + length
         del self._buffer[:start]
-        if len(self._buffer) > 2 * _MAX_VALUE:
-            self._lose("a field without an end")
-            self._buffer.clear()
+        if end < 0:
+            self._skipping = self._skipping or len(self._buffer) > _MAX_VALUE
+            if self._skipping:
+                self._buffer.clear()
+            self._searched = len(self._buffer)
         return out
 
     def close(self) -> Sequence[Record]:
         """End the stream; return the last entry, whole or not."""
         out: list[Record] = []
-        if self._buffer:
+        if self._buffer or self._skipping:
             self._lose("the export ends in the middle of an entry")
             if b"=" in self._buffer and b"\n" not in self._buffer:
                 self._take(bytes(self._buffer), out)
@@ -86,13 +103,17 @@ class JournalExport:
         """Handle one text field, or the end of an entry."""
         if line:
             name, _, value = line.partition(b"=")
-            self._entry[name.decode("ascii", "replace")] = value.decode("utf-8", "replace")
+            self._keep(name, value)
             return
         entry, self._entry = self._entry, {}
         if "MESSAGE" in entry:
             fields = journal_fields(entry)
             out.append(Record(str(entry["MESSAGE"]), max(self._first, 1), **fields))  # type: ignore[arg-type]
         self._first = self.lines + 2
+
+    def _keep(self, name: bytes, value: bytes) -> None:
+        if len(self._entry) < _MAX_FIELDS:
+            self._entry[name[:64].decode("ascii", "replace")] = value[:_MAX_KEPT].decode("utf-8", "replace")
 
     def _lose(self, what: str) -> None:
         if len(self.gaps) < 100:

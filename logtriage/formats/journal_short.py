@@ -52,7 +52,8 @@ def _peel(text: str) -> Peeled | None:
         if ident == "init.scope":  # with-unit names the manager by its unit
             fields["ident"] = "systemd"
     if ident == "kernel":
-        fields["transport"] = "kernel"
+        # A program may call itself so (``logger -t kernel``), but then it has a pid.
+        fields |= {"transport": "kernel"} if match["pid"] is None else {"ident": f"kernel[{match['pid']}]"}
     width = match.start("rest") if match["rest"] is not None else len(text) + 1
     return Peeled(rest, fields, width=width, gap="blob" if _BLOB.match(rest) else "")
 

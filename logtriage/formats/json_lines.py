@@ -23,6 +23,9 @@ _KEPT: Final = (
 
 
 _UNITS: Final = ("UNIT", "OBJECT_SYSTEMD_UNIT", "_SYSTEMD_UNIT", "USER_UNIT", "_SYSTEMD_USER_UNIT")
+# What any process may write into its own entries; of systemd alone it is to be believed.
+_CLAIMS: Final = frozenset({"UNIT", "USER_UNIT", "INVOCATION_ID", "USER_INVOCATION_ID", "MESSAGE_ID"})
+_MANAGER: Final = ("systemd", "(")  # a child of systemd that is not yet the service is called (python3)
 
 
 def journal_fields(entry: dict[str, object]) -> dict[str, object]:
@@ -34,9 +37,10 @@ def journal_fields(entry: dict[str, object]) -> dict[str, object]:
     Returns:
         Attributes of :class:`logtriage.model.Record`, without ``text`` and ``line``.
     """
+    believed = _is_manager(entry)
 
     def said(name: str) -> str | None:
-        value = entry.get(name)
+        value = entry.get(name) if believed or name not in _CLAIMS else None
         return value if isinstance(value, str) and value else None
 
     pid = said("_PID") or said("SYSLOG_PID")
@@ -49,11 +53,28 @@ def journal_fields(entry: dict[str, object]) -> dict[str, object]:
         "invocation_id": said("INVOCATION_ID") or said("USER_INVOCATION_ID") or said("_SYSTEMD_INVOCATION_ID"),
         "boot_id": said("_BOOT_ID"),
         "pid": int(pid) if pid and pid.isdecimal() and len(pid) < 12 else None,
-        "ident": said("SYSLOG_IDENTIFIER") or said("CONTAINER_NAME") or said("_COMM"),
+        "ident": _ident(entry, believed) or said("CONTAINER_NAME") or said("_COMM"),
         "transport": said("_TRANSPORT") or "",
         "message_id": said("MESSAGE_ID") or "",
         "fields": tuple((name, value) for name in _KEPT if (value := said(name)) is not None),
     }
+
+
+def _is_manager(entry: dict[str, object]) -> bool:
+    """Whether systemd may have written the entry: what journald itself says of the sender does not rule it out."""
+    command = entry.get("_COMM")
+    return not isinstance(command, str) or command.startswith(_MANAGER) or entry.get("_PID") == "1"
+
+
+def _ident(entry: dict[str, object], believed: bool) -> str | None:
+    """The name that the sender gave itself, unless it is a name that journald's own fields show not to be its."""
+    ident = entry.get("SYSLOG_IDENTIFIER")
+    if not isinstance(ident, str) or not ident:
+        return None
+    posing = ident == "kernel" and entry.get("_TRANSPORT", "kernel") != "kernel"
+    posing = posing or (ident.startswith("systemd") and not believed)
+    posing = posing or (ident == "earlyoom" and entry.get("_COMM", ident) != ident)
+    return f"{entry.get('_COMM', '')} as {ident}" if posing else ident
 
 
 def _iso(micros: str | None) -> str | None:

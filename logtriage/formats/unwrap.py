@@ -18,7 +18,12 @@ __all__ = ["Unwrapper"]
 _DEEPEST: Final = 4
 """Envelopes inside each other: journal, compose, Ray and a logger is the deepest nest seen."""
 
-_MAX_JOINED: Final = 1 << 20
+_MAX_JOINED: Final = 1 << 16
+"""Characters of a message in parts; readers want no more of a line."""
+
+_MAX_PARTIAL: Final = 256
+"""Sources whose message may be in parts at the same time."""
+
 _GAP_NOTES: Final = {
     "null-message": "journalctl left out messages of 4 KB and more; export again with: journalctl -o json --all",
     "blob": "journalctl hid messages that are not plain text; export again with: journalctl --all",
@@ -121,7 +126,9 @@ class Unwrapper:
             record = attrs.evolve(before, text=before.text + text)
         if partial and len(record.text) < _MAX_JOINED:
             self._partial[source] = record
-            return
+            if len(self._partial) <= _MAX_PARTIAL:
+                return
+            record = self._partial.pop(next(iter(self._partial)))
         # A JSON message may hold several lines; a reader of text wants them one by one.
         head, *more = record.text.split("\n") if nest else [record.text]
         self._last = attrs.evolve(record, text=head) if more else record

@@ -43,7 +43,7 @@ class Scanner:
         self.bytes = 0
         self.cut_lines: list[int] = []
         self.cut_count = 0
-        self._tail = b""  # an unfinished line
+        self._tail = bytearray()  # an unfinished line: it grows in place, however small the pieces
         self._overlong: bytes | None = None  # head of an unfinished line that is too long
         self._held: list[bytes] = []  # the last dropped lines, which a hit may still want
         self._credit = 0  # lines still to hand on after the last hit
@@ -68,8 +68,8 @@ class Scanner:
                 body = self._overlong + _CUT_MARK + self._tail[-_KEPT_TAIL:] + b"\n" + self._shorten(head, 1)
                 self._overlong = None
             else:
-                body = self._shorten(self._tail + head) + newline
-            self._tail = b""
+                body = self._shorten(bytes(self._tail) + head) + newline
+            self._tail = bytearray()
             out = self._body(body)
         self._extend(rest)
         return out
@@ -88,7 +88,7 @@ class Scanner:
         """Grow the unfinished line by *piece*; of a line that is too long keep head and tail."""
         self._tail += piece
         if self._overlong is None and len(self._tail) > MAX_LINE:
-            self._overlong, self._tail = self._tail[:_KEPT_HEAD], self._tail[_KEPT_HEAD:]
+            self._overlong, self._tail = bytes(self._tail[:_KEPT_HEAD]), self._tail[_KEPT_HEAD:]
             self._note_cut(0)
         if self._overlong is not None and len(self._tail) > 2 * _KEPT_TAIL:
             self._tail = self._tail[-_KEPT_TAIL:]

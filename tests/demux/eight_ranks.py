@@ -1,7 +1,8 @@
 """Eight processes that die at once with one pipe between them: the program that the tests start.
 
-``python eight_ranks.py whole|huge|uncaught SEED`` forks eight ranks.  Each walks its own way down a stack of
-functions and fails at the end of it with a message that names the rank:
+``python eight_ranks.py whole|huge|uncaught SEED TRUTH`` forks eight ranks.  Each walks its own way down a stack of
+functions and fails at the end of it with a message that names the rank; what the traceback must hold goes to the
+folder TRUTH, one file of JSON a rank, taken from the traceback objects:
 
     whole     its logger writes the traceback as one record of a few KB, as SGLang's does
     huge      the same with a record larger than a pipe holds, so the kernel tears it
@@ -10,11 +11,13 @@ functions and fails at the end of it with a message that names the rank:
 
 from __future__ import annotations
 
+import json
 import logging
 import multiprocessing
 import random
 import sys
 import traceback
+from pathlib import Path
 from typing import Any
 
 RANKS = 8
@@ -43,8 +46,9 @@ def forward(steps: list[str], rank: int) -> Any:
 
 
 def capture(steps: list[str], rank: int) -> Any:
-    with_graph = follow(steps, rank)
-    return with_graph
+    graph = follow(steps, rank)
+    assert graph is None
+    return graph
 
 
 def follow(steps: list[str], rank: int) -> Any:
@@ -69,16 +73,25 @@ def fail(rank: int) -> None:
 
 def run_rank(rank: int, mode: str, seed: int, start: Any) -> None:
     chance = random.Random(f"{seed}/{rank}")
-    steps = [chance.choice(["attend", "project", "load_weights", "forward", "capture"]) for _ in range(300 if mode == "huge" else 9)]
+    ways = ["attend", "project", "load_weights", "forward", "capture"]
+    steps = [chance.choice(ways) for _ in range(300 if mode == "huge" else 9)]
     sys.setrecursionlimit(5000)
     logging.basicConfig(format=f"[%(asctime)s TP{rank}] %(message)s", datefmt="%Y-%m-%d %H:%M:%S", force=True)
     start.wait()
-    if mode == "uncaught":
-        follow(steps, rank)
     try:
         follow(steps, rank)
-    except Exception:
+    except Exception as error:
+        tell(rank, error)
+        if mode == "uncaught":
+            raise
         logging.error("Scheduler hit an exception: %s", traceback.format_exc())
+
+
+def tell(rank: int, error: Exception) -> None:
+    """Write the truth."""
+    frames = [[frame.f_code.co_name, line] for frame, line in traceback.walk_tb(error.__traceback__)]
+    told = {"rank": rank, "type": type(error).__name__, "message": str(error), "frames": frames}
+    (Path(sys.argv[3]) / f"{rank}.json").write_text(json.dumps(told), encoding="utf-8")
 
 
 def main() -> None:

@@ -146,3 +146,10 @@ def test_the_weakest_basis_of_its_lines_is_that_of_the_event() -> None:
     lines = lines_of(f"{HEAD} [Rank 5] {CAUGHT}\n{HEAD} [Rank 5] To avoid data inconsistency, we are taking")
     lines[1] = attrs.evolve(lines[1], basis="guess")
     assert one(open_block, lines, CollectiveTimeout).basis == "guess"
+
+
+def test_a_check_of_deepep_that_waited_in_vain_is_one_timeout() -> None:
+    said = "DeepEP timeout check failed: rank = 2, thread = {}, src_rank = 6"
+    event = one(open_block, "\n".join(said.format(thread) for thread in range(3)), CollectiveTimeout)
+    assert event.operation == "DeepEP barrier"
+    assert event.message == said.format(0)

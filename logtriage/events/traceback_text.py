@@ -1,0 +1,232 @@
+"""Text of one line in, what it may be in a traceback out: the wording of CPython, as patterns.
+
+Law: each pattern is linear in the length of the text, however that was made up.
+
+Source: CPython 3.8 to 3.14, ``Lib/traceback.py``, ``Python/traceback.c``, ``Lib/threading.py``, ``Lib/asyncio``,
+``Lib/multiprocessing``, ``Lib/logging``.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import attrs
+import regex
+
+from logtriage.events.collect import HEAD, after_bar
+from logtriage.events.exception_chain import Relation
+from logtriage.model import Process
+
+__all__ = [
+    "ABOUT",
+    "ANNOUNCES",
+    "CARET",
+    "CHAINS",
+    "ENDS",
+    "FOREIGN",
+    "FRAME",
+    "FRAME_REST",
+    "FRAME_TORN",
+    "GROUPED",
+    "GROUP_MARGIN",
+    "HEADER",
+    "IGNORED",
+    "LOGGING",
+    "SKIPPED",
+    "TYPED",
+    "before_header",
+    "is_quotation",
+    "joined_frame",
+    "named_exception",
+    "process_of",
+    "unescape",
+]
+
+HEADER: Final = "Traceback (most recent call last):"
+GROUPED: Final = "Exception Group"
+FRAME: Final = regex.compile(
+    r"""(?P<indent>\s*)(?:[>│|]\ )?File\ ["“](?P<file>[^"”]*)["”],\ line\ (?P<line>\d+)
+        (?:,\ in\ (?P<function>.*))?\s*$""",
+    regex.VERBOSE,
+)
+FRAME_TORN: Final = regex.compile(
+    r"""\s*File ["“][^"”]{0,1000}(?:["”](?:,? ?(?:l|li|lin|line)?(?: \d*,?)?(?: i?n?)?)?)?$"""
+)
+FRAME_REST: Final = regex.compile(r"\s*(?P<digits>\d*),? ?in (?P<function>[\w<>.]+)\s*$")
+CARET: Final = regex.compile(r"\s*[~^][~^\s]*$")
+SKIPPED: Final = regex.compile(
+    r"""
+    \s* (?: \[Previous[ ]line[ ]repeated[ ]\d+[ ]more[ ]times?\] | \.\.\.<\d+[ ]lines>\.\.\. | \[\.\.\.\]
+      | \.\.\.(?:[ ]\(max_group_depth[ ]is[ ]\d+\))? | and[ ]\d+[ ]more[ ]exceptions? ) \s* $
+    """,
+    regex.VERBOSE,
+)
+TYPED: Final = regex.compile(
+    r"(?P<type>(?:(?:[^\W\d]\w*|<locals>)\.)*[^\W\d]\w*(?:\(\w+\))?)(?::(?: (?P<message>.*))?)?\s*$", regex.DOTALL
+)
+_NAMED_LIKE_ONE: Final = regex.compile(
+    r"""
+    (?: (?: [^\W\d]\w* | <locals> ) \. )* (?: _?[A-Z]\w* | _ )?
+    (?: Error | Exception | Interrupt | SystemExit | StopIteration | Timeout | Empty | Full | Failure | Died
+      | ExceptionGroup | RemoteTraceback ) (?: \(\w+\) )? $
+    """,
+    regex.VERBOSE,
+)
+CHAINS: Final[dict[str, Relation]] = {
+    "The above exception was the direct cause of the following exception": "cause",
+    "During handling of the above exception, another exception occurred": "context",
+}
+ANNOUNCES: Final = regex.compile(
+    r"""
+    (?P<text> (?: [\w. ]{1,60} [ ] )? hit [ ] an [ ] exception | Exception [ ] in [ ] thread [ ] .{1,100}? (?=:$)
+      | Process [ ] [\w:.-]{1,60} (?=:$) | (?:Task|Future) [ ] exception [ ] was [ ] never [ ] retrieved
+      | Exception [ ] in [ ] callback [ ] .{1,200} | Exception [ ] ignored [ ] .{1,300} | ---[ ]Logging[ ]error[ ]---
+      | Error [ ] in [ ] (?:sys\.\w+|atexit\._run_exitfuncs) (?=:$) | Original [ ] exception [ ] was (?=:$)
+      | Unhandled [ ] exception .{0,60} | Failed [ ] to [ ] load [ ] model [ ] .{1,100} ) [.:]? \s* $
+    """,
+    regex.VERBOSE,
+)
+ABOUT: Final = ("future:", "handle:", "task:", "transport:", "protocol:", "object:")
+"""What may stand between an announcement and the traceback."""
+
+LOGGING: Final = "--- Logging error"
+IGNORED: Final = ("Exception ignored", LOGGING)
+
+ENDS: Final = regex.compile(
+    r"""
+    Fatal[ ]Python[ ]error | terminate[ ]called | usage:[ ] | NVRM: | /\S+\.cu:\d+:[ ] | \S+\.py:\d+:[ ]\w*Warning
+    | (?:Current[ ]thread|Thread)[ ]0x | frame[ ]\#\d+ | Killed$ | \./?\S+:[ ]line[ ]\d+:[ ] | \[rank\d+\]:
+    | Traceback[ ]\(most | (?:Loading|Capturing|Compiling)[ ].{0,80}\d+% | ray\.exceptions\. | \(\w+[ ]pid=\d+\)
+    | (?:Scheduler[ ]or[ ]DataParallel|Subprocess[ ]\S+[ ]\(pid|MPI_ABORT)
+    """,
+    regex.VERBOSE,
+)
+"""What starts something else, so that no message of an exception goes on in it."""
+
+FOREIGN: Final = regex.compile(
+    r"""
+    [\[({*!|=+#<] | \d{1,4}[-:/]\d\d | \d{1,3}% | (?:DEBUG|INFO|WARN|WARNING|ERROR|CRITICAL|FATAL)\b
+    | [\w.-]+:\d+:\d+[ ] | \S+[ ]\d\d[ ]\d\d:\d\d | (?:systemd|kernel)\b | /\S+:[ ]
+    | (?:\w+:[ ]){0,2}(?:Aborted|Segmentation|Bus[ ]error|core[ ]dumped)
+    """,
+    regex.VERBOSE,
+)
+"""What, standing below a blank line, is hardly a further paragraph of a message."""
+
+GROUP_MARGIN: Final = regex.compile(r"(?P<indent> *)(?:\| ?|\+ (?=Exception Group))")
+_QUOTE_MARGIN: Final = regex.compile(r"(?:[>│|] ?)+")
+_KEY: Final = regex.compile(r"""(?P<key>\w+)["']?\s*[:=]\s*[bfru]?["'][^"']*$""")
+_LOG_KEY: Final = regex.compile(
+    r"msg|message|log|line|event|reason|details?|error|err|exc|exc_info|exception|traceback|stack_?(?:trace)?",
+    regex.IGNORECASE,
+)
+_MAX_BEFORE: Final = 300
+_ROLES: Final = (
+    ("Detokenizer", Process("detokenizer", "detokenizer")),
+    ("Tokenizer", Process("tokenizer", "tokenizer")),
+    ("DataParallelController", Process("manager", "data-parallel-controller")),
+    ("Scheduler", Process("scheduler", "scheduler")),
+    ("TpModelWorker", Process("scheduler", "scheduler")),
+)
+
+
+def named_exception(text: str) -> regex.Match[str] | None:
+    """The class and the message, if *text* is ``Class: message`` and the class is named like an exception.
+
+    >>> named_exception("torch.OutOfMemoryError: CUDA out of memory.")["type"]
+    'torch.OutOfMemoryError'
+    >>> named_exception("else:") is None
+    True
+    """
+    match = TYPED.match(text)
+    return match if match and _NAMED_LIKE_ONE.fullmatch(match["type"]) else None
+
+
+def is_quotation(before: str) -> bool:
+    """Whether a quote that is still open, or the name of a request's field, stands before a header."""
+    if "obj=" in before or "text=" in before:
+        return True
+    plain = regex.sub(r"\w'\w", "", before)
+    return any(plain.count(quote) % 2 for quote in "'\"`")
+
+
+def joined_frame(piece: str, text: str) -> str:
+    """The frame line that a terminal or an editor wrapped; ``""`` if the two make none.
+
+    >>> joined_frame('  File "a.py", line 3,', 'in f')
+    '  File "a.py", line 3, in f'
+    """
+    both = (piece + text, f"{piece.rstrip()} {text.strip()}")
+    return next((joined for joined in both if len(joined) < HEAD and FRAME.match(joined)), "")
+
+
+def process_of(header: str, process: Process) -> Process:
+    """The process; an announcement such as ``DetokenizerManager hit an exception`` names it better than a bare prefix.
+
+    >>> process_of("DetokenizerManager hit an exception", Process("launcher", "main")).label
+    'detokenizer'
+    """
+    if process.rank or process.label not in ("", "main"):
+        return process
+    for word, named in _ROLES:
+        if word in header:
+            return attrs.evolve(process, role=named.role, label=named.label)
+    if header.startswith("Process "):
+        return attrs.evolve(process, role="worker", label=header[8:].rstrip(":"))
+    return process
+
+
+def before_header(text: str) -> tuple[str, str, bool] | None:
+    """What stands before the header that ends a line.
+
+    Args:
+        text: The line.
+
+    Returns:
+        The announcement, the margin that every line of the traceback will have, and whether it is that of
+        an exception group; ``None`` if the header is quoted, as in an echoed request.
+
+    >>> before_header("> Traceback (most recent call last):")
+    ('', '> ', False)
+    """
+    before = text.rstrip().removesuffix(HEADER)
+    if "it/s]" in before or "s/it]" in before:
+        before = after_bar(before)
+    margin = _QUOTE_MARGIN.fullmatch(before)
+    grouped = before.rstrip().endswith(GROUPED)
+    before = before.strip().removesuffix(GROUPED).strip(" :+|>│")
+    if len(before) > _MAX_BEFORE or is_quotation(before):
+        return None
+    return before, margin.group() if margin else "", grouped
+
+
+def unescape(text: str) -> tuple[str, list[str], bool] | None:
+    r"""Undo the JSON or repr escape that put a traceback into one line.
+
+    Args:
+        text: The line, with a header in it.
+
+    Returns:
+        The announcement, the lines below the header, and whether it is that of an exception group;
+        ``None`` if it stands in a field that is no log's.
+
+    >>> unescape('{"msg": "x hit an exception: Traceback (most recent call last):\\nKeyError: 1", "level": 1}')
+    ('x hit an exception', ['KeyError: 1'], False)
+    """
+    head, _, body = text.partition(HEADER)
+    escape = next((mark for mark in ("\\n", "\\\\n") if body.startswith(mark)), None)
+    if escape is None:
+        return None
+    key = _KEY.search(head[-_MAX_BEFORE:])
+    if not _LOG_KEY.fullmatch(key["key"]) if key else is_quotation(head) and len(head) > 1:
+        return None
+    before = head[-_MAX_BEFORE:][key.end("key") :] if key else head
+    announced = before.strip(" '\":=").removesuffix(GROUPED).strip(" '\":+=")
+    lines = []
+    for one in body[len(escape) :].replace('\\"', '"').split(escape)[:2000]:
+        end = one.find('", "') if key else -1
+        inside = one[:end] if end >= 0 else one
+        lines.append(inside.replace("\\t", "\t").rstrip("\"'},)]" if key else "\"'"))
+        if end >= 0:
+            break
+    return announced[-_MAX_BEFORE:], lines, GROUPED in before
