@@ -28,9 +28,7 @@ REPORT: Final = TREE / "docs" / "report.md"
 ARCHITECTURE: Final = TREE / "docs" / "architecture.md"
 FOUNDING: Final = TREE / "fixtures" / "founding"
 SIGNATURE: Final = "sglang.attention.hybrid-gdn-on-blackwell"
-SCHEMA: Final[dict[str, Any]] = json.loads(
-    (TREE / "logtriage" / "schema" / "report-v1.schema.json").read_text()
-)
+SCHEMA: Final[dict[str, Any]] = json.loads((TREE / "logtriage" / "schema" / "report-v1.schema.json").read_text())
 
 
 def named(value: object) -> str:
@@ -43,9 +41,7 @@ def named(value: object) -> str:
 def commands() -> Iterator[tuple[Path, str]]:
     """Every command of ours on any page; placeholders and synopses are none."""
     for page in PAGES:
-        shown = [
-            line for language in ("sh", "") for block in fences(page, language) for line in block.splitlines()
-        ]
+        shown = [line for language in ("sh", "") for block in fences(page, language) for line in block.splitlines()]
         for text in [*shown, *code_words(page)]:
             command = re.sub(r"\s+#.*", "", text)
             placeholder = re.search(r"<\w+>|\[FILE|\[DIR|wrong-backend|logtriage$", command)
@@ -137,9 +133,7 @@ def test_a_python_block_on_a_page_runs(page: Path, block: str, desk: Path) -> No
 
 @pytest.mark.parametrize("page", PAGES, ids=named)
 def test_names_of_the_library_on_a_page_exist(page: Path) -> None:
-    spoken = {
-        name for word in code_words(page) for name in re.findall(r"^logtriage((?:\.[A-Za-z]\w*)+)", word)
-    }
+    spoken = {name for word in code_words(page) for name in re.findall(r"^logtriage((?:\.[A-Za-z]\w*)+)", word)}
     for name in spoken:
         found: object = logtriage
         for part in name.split(".")[1:]:
@@ -222,9 +216,7 @@ def test_the_page_lists_the_keys_of_the_schema_in_its_order(name: str) -> None:
 def test_no_object_of_the_schema_is_missing_on_the_page() -> None:
     described = [id(each) for each in OBJECTS.values()]
     assert all(
-        id(each) in described
-        for each in parts(SCHEMA)
-        if isinstance(each.get("properties"), dict) and "type" in each
+        id(each) in described for each in parts(SCHEMA) if isinstance(each.get("properties"), dict) and "type" in each
     )
 
 
@@ -238,9 +230,7 @@ def test_no_object_of_the_schema_is_missing_on_the_page() -> None:
     ],
     ids=named,
 )
-def test_words_with_a_fixed_meaning_are_those_of_the_schema(
-    heading: str, places: list[dict[str, Any]]
-) -> None:
+def test_words_with_a_fixed_meaning_are_those_of_the_schema(heading: str, places: list[dict[str, Any]]) -> None:
     assert set(keys(sections(REPORT)[heading])) == {value for place in places for value in place["enum"]}
 
 
@@ -289,9 +279,7 @@ def test_every_room_stands_on_the_page() -> None:
 
 
 def test_the_rooms_that_open_files_are_those_of_the_test() -> None:
-    line = next(
-        line for line in sections(ARCHITECTURE)["Who may import whom"].splitlines() if "open files" in line
-    )
+    line = next(line for line in sections(ARCHITECTURE)["Who may import whom"].splitlines() if "open files" in line)
     assert set(re.findall(r"`(\w+)`", line)) - {"MAY_DO_IO"} == MAY_DO_IO
 
 
@@ -314,7 +302,7 @@ BOUNDS: Final = {
     "parts of one message, joined": ["formats.unwrap:_MAX_JOINED"],
     "one field of an exported journal": ["formats.journal_export:_MAX_VALUE"],
     "text of a line after its envelope": ["demux.assign:_MAX_TEXT"],
-    "pipes and pids that are told apart": ["demux.assign:_MAX_SOURCES", "demux.assign:_MAX_WRITERS"],
+    "pipes and pids that are told apart, writers of all of them": ["demux.writers:MAX_SOURCES", "demux.writers:MAX_WRITERS"],
     "open blocks of events": ["events:_MAX_OPEN"],
     "frames and links of a traceback, length of a message": [
         f"events.exception_chain:{name}" for name in ("_MAX_FRAMES", "_MAX_LINKS", "MAX_MESSAGE")
@@ -342,9 +330,7 @@ def test_the_bounds_of_the_page_are_those_of_the_code() -> None:
 @pytest.mark.parametrize("page", PAGES, ids=named)
 def test_every_place_that_a_page_names_exists(page: Path) -> None:
     top = "|".join(("logtriage", "tests", "docs", "fixtures", "benchmarks", "signatures"))
-    spoken = {
-        word for word in code_words(page) if re.fullmatch(rf"(?:{top})/[\w./-]*|[A-Z]+\.md|setup\.\w+", word)
-    }
+    spoken = {word for word in code_words(page) if re.fullmatch(rf"(?:{top})/[\w./-]*|[A-Z]+\.md|setup\.\w+", word)}
     example = "signatures/sglang/attention/wrong-backend/"
     assert {place for place in spoken if not (TREE / place).exists() and place != example} == set()
 
@@ -374,9 +360,7 @@ def test_the_answer_on_the_front_page_is_the_answer() -> None:
     shown = next(block for block in fences(TREE / "README.md", "") if block.startswith("Service"))
     report = logtriage.triage(FOUNDING / "journal.short.txt")
     said = logtriage.render(report)
-    told = [
-        (line[:12].strip(), " ".join(line[12:].removesuffix(", ...").split())) for line in shown.splitlines()
-    ]
+    told = [(line[:12].strip(), " ".join(line[12:].removesuffix(", ...").split())) for line in shown.splitlines()]
     assert len(told) >= 6
     assert [label for label, _ in told if not re.search(rf"^{label}", said, re.M)] == []
     assert [text for _, text in told if text not in " ".join(said.split())] == []
