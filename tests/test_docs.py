@@ -302,7 +302,9 @@ BOUNDS: Final = {
     "parts of one message, joined": ["formats.unwrap:_MAX_JOINED"],
     "one field of an exported journal": ["formats.journal_export:_MAX_VALUE"],
     "text of a line after its envelope": ["demux.assign:_MAX_TEXT"],
-    "pipes and pids that are told apart, writers of all of them": ["demux.writers:MAX_SOURCES", "demux.writers:MAX_WRITERS"],
+    "pipes and pids that are told apart, writers of all of them": [
+        f"demux.writers:{name}" for name in ("MAX_SOURCES", "MAX_WRITERS")
+    ],
     "open blocks of events": ["events:_MAX_OPEN"],
     "frames and links of a traceback, length of a message": [
         f"events.exception_chain:{name}" for name in ("_MAX_FRAMES", "_MAX_LINKS", "MAX_MESSAGE")
