@@ -54,6 +54,7 @@ _PAYLOAD: Final = re.compile(
     re.IGNORECASE,
 )
 _WITNESSED: Final = ("driver.", "kernel.", "systemd.")
+_DAEMONS: Final = frozenset(("containerd", "dockerd", "kubelet", "nv-fabricmanager", "nvidia-persistenced"))
 _SAMPLE_BYTES: Final = 4 * 1024
 _WEIGHT: Final = 1 << 25  # bytes of events of all diagnoses together, roughly; later ones keep few
 _FEW: Final = 20
@@ -176,8 +177,8 @@ class Triage:
             if line.line in self._settled or line.line < self._at_work or not said.strip():
                 continue
             if found := match(event, incident, self._index)[0]:
-                if line.record.ident and found[0].signature.id.startswith(_WITNESSED):
-                    continue  # the collector says that neither the kernel nor systemd said it
+                if found[0].signature.id.startswith(_WITNESSED) and not _is_witness(line):
+                    continue  # the collector says that neither the kernel nor a daemon of the host said it
                 if found[0].signature.role == "initiating":
                     return [incident]
                 if not self._stopped:  # who was asked to end does end
@@ -320,6 +321,11 @@ class Triage:
             not (character.isprintable() or character in "\t\r\n\x1b") or character == "\ufffd" for character in text
         )
         return strange > len(text) * 0.3
+
+
+def _is_witness(line: Line) -> bool:
+    """Whether it was not the server itself that said a line, as far as the collector tells who did."""
+    return not line.record.ident or line.process.label in ("kernel", "systemd") or line.record.ident in _DAEMONS
 
 
 def triage(

@@ -113,7 +113,7 @@ class Demux:
         kind = classify(text)
         self._note(source, writer, text, kind)
         if kind == "source":
-            writer.source = text
+            writer.source = text.strip()
         return self._make(record, text, writer, "only-candidate", None)
 
     def _line(self, source: Source, record: Record, text: str, *, whole: bool = True) -> Line:
@@ -226,7 +226,7 @@ class Demux:
             if kind in ("frame", "source", "caret"):
                 source.seams.remember(text)
         if kind == "source" and writer.last in ("frame", "other"):
-            writer.source = text
+            writer.source = stripped
         if kind == "frame":
             writer.frame = stripped
         if kind == "header":

@@ -63,7 +63,7 @@ _TELLS: Final = regex.compile(
     r"error|exception|fail|could not|cannot|unable|crash|abort|^(?:future|handle|task|transport|protocol): <",
     regex.IGNORECASE,
 )
-_CALL: Final = regex.compile(r"(?P<name>\w+)\(")
+_CALL: Final = regex.compile(r"\b(?P<name>\w{1,100})\(")
 _RAISE: Final = regex.compile(r"\s*(?:raise (?P<name>[\w.]+)|(?P<assert>assert)\b)")
 
 
@@ -149,7 +149,7 @@ def goes_on(last: Kind, source: str, text: str, kind: Kind) -> int:
             return -2 if source else 0  # its source line is due, unless this stack has none
         if source.lstrip().startswith("raise "):
             return -2
-        called = set(_CALL.findall(source))
+        called = set(_CALL.findall(source[:_HEAD]))
         if function in called:
             return 2
         if function == "__init__":  # called by the name of the class

@@ -62,11 +62,13 @@ SKIPPED: Final = regex.compile(
     regex.VERBOSE,
 )
 TYPED: Final = regex.compile(
-    r"(?P<type>(?:(?:[^\W\d]\w*|<locals>)\.)*[^\W\d]\w*(?:\(\w+\))?)(?::(?: (?P<message>.*))?)?\s*$", regex.DOTALL
+    r"(?P<type>(?:(?:[^\W\d]\w{0,99}|<locals>)\.){0,20}[^\W\d]\w{0,99}(?:\(\w{1,99}\))?)"
+    r"(?::(?: (?P<message>.*))?)?\s*$",
+    regex.DOTALL,
 )
 _NAMED_LIKE_ONE: Final = regex.compile(
     r"""
-    (?: (?: [^\W\d]\w* | <locals> ) \. )* (?: _?[A-Z]\w* | _ )?
+    (?: (?: [^\W\d]\w{0,99} | <locals> ) \. ){0,20} (?: _?[A-Z]\w{0,99} | _ )?
     (?: Error | Exception | Interrupt | SystemExit | StopIteration | Timeout | Empty | Full | Failure | Died
       | ExceptionGroup | RemoteTraceback ) (?: \(\w+\) )? $
     """,
