@@ -125,7 +125,8 @@ def printed_order(start: list[Notes], entries: Notes) -> list[str]:
         raise ValueError(f"noted: {noted}, in the journal: {whole}")
     order = [notes for notes in order if str(notes[0]["pid"]) in whole]
     for earlier, later in itertools.combinations(order, 2):
-        if later[-1]["monotonic_ns"] < earlier[0]["monotonic_ns"]:
+        # One note alone tells when a rank began, not when it had printed: it contradicts nothing.
+        if len(later) == 2 and later[-1]["monotonic_ns"] < earlier[0]["monotonic_ns"]:
             raise ValueError(f"the journal has {earlier} before {later}")
     return [f"TP{notes[0]['rank']}" for notes in order]
 
