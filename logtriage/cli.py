@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Final, NoReturn, TextIO
@@ -118,6 +119,10 @@ def _parser() -> argparse.ArgumentParser:
         metavar="DIR",
         help="more signatures, over those that ship",
     )
+    parser.add_argument(
+        "--verbose", action="store_true",
+        help="do not keep to 40 lines, and list the lines inside the crash that belong to no event",
+    )  # fmt: skip
     parser.add_argument("--version", action="version", version=f"logtriage {VERSION}")
     parser.set_defaults(usage_error=parser.error)
     return parser
@@ -213,10 +218,11 @@ def _answer(report: Report, options: argparse.Namespace, failure: int) -> int:
     """Print the report; return 0, or the exit status for what went wrong."""
     from logtriage.renderers import render
 
+    shown = partial(render, verbose=options.verbose)
     if failure and options.format == "text" and not report.source.lines and report.headline is None:
         return 0  # nothing was read: "nothing crashed" would be a lie
     if not options.patch:
-        _write(sys.stdout, render(report, options.format, color=_colored(sys.stdout)))
+        _write(sys.stdout, shown(report, options.format, color=_colored(sys.stdout)))
         return 0
     from logtriage.launch_files import patch_files
 
@@ -224,9 +230,9 @@ def _answer(report: Report, options: argparse.Namespace, failure: int) -> int:
     if options.format == "text":
         # Standard output is for `git apply`: the diff is of the user's own file, hence exact.
         _write(sys.stdout, patched.diff)
-        _write(sys.stderr, render(patched.told, "text", color=_colored(sys.stderr)))
+        _write(sys.stderr, shown(patched.told, "text", color=_colored(sys.stderr)))
     else:
-        _write(sys.stdout, render(patched.report, options.format, color=_colored(sys.stdout)))
+        _write(sys.stdout, shown(patched.report, options.format, color=_colored(sys.stdout)))
     for reason in patched.reasons:
         _complain(reason)
     return FAILED if patched.unreadable else 0

@@ -37,9 +37,11 @@ from logtriage.model import (
     Span,
 )
 from logtriage.redaction import clean, redact
+from logtriage.repeats import fold, occurrence
 from logtriage.rootcause import judge
 from logtriage.scan import Scanner
 from logtriage.sources import open_source
+from logtriage.unread import UnreadLines
 from logtriage.weight import weigh
 
 __all__ = ["Limits", "Triage", "triage"]
@@ -91,6 +93,7 @@ class Triage:
         self._head: bytes | None = b""  # until there is enough to tell an export from lines
         self._demux = Demux(self._purify)
         self._reader = EventReader()
+        self._unread = UnreadLines()
         self._assembler = IncidentAssembler(parse_server_args)
         self._redacted: Counter[str] = Counter()
         self._found: dict[tuple[str | None, str], Diagnosis] = {}
@@ -155,10 +158,13 @@ class Triage:
         else:
             out += self._records_in(self._unwrapper.feed(self._scanner.close()))
         out += self._records_in(self._unwrapper.close())
+        for line in self._demux.close():
+            out += self._line_in(line)
         for event in self._reader.close():
             self._note(event)
             out += self._incidents_in(self._assembler.feed(event))
         out += self._incidents_in(self._assembler.close())
+        self._unread = UnreadLines()  # what an excerpt is answered by is a line that no parser took
         return out if self._found else [*out, *self._incidents_in(self._read_excerpt())]
 
     def _read_excerpt(self) -> Sequence[Incident]:
@@ -169,7 +175,8 @@ class Triage:
         demux = Demux(self._purify)
         answers: list[Incident] = []
         records = Unwrapper(FORMATS, clean).feed(enumerate(raw, 1))
-        for line in (line for record in records for line in demux.feed(record)):
+        lines = [line for record in records for line in demux.feed(record)]
+        for line in [*lines, *demux.close()]:
             at = Span(line.line, line.line)
             said = _PAYLOAD.split(line.text, 1)[0]
             event = LoggedError(process=line.process, span=at, message=said, basis="guess", origin="excerpt")
@@ -209,7 +216,12 @@ class Triage:
 
     def _line_in(self, line: Line) -> list[Diagnosis]:
         out: list[Diagnosis] = []
-        for event in self._reader.feed(line):
+        events = self._reader.feed(line)
+        if line not in self._reader.unread:
+            self._unread.read(line)
+        for lost in self._reader.unread:
+            self._unread.lose(lost)
+        for event in events:
             self._note(event)
             out += self._incidents_in(self._assembler.feed(event))
             if event.kind != "lifecycle":
@@ -228,6 +240,7 @@ class Triage:
         out: list[Diagnosis] = []
         for incident in incidents:
             found = self._diagnose(incident)
+            self._unread.forget(incident)
             self._redacted.clear()
             if found is not None:
                 out.append(self._keep(found))
@@ -241,22 +254,18 @@ class Triage:
             incident = attrs.evolve(
                 incident, invocation=attrs.evolve(incident.invocation, engine=self._demux.engines[0])
             )
-        return diagnose(incident, verdict, self._index, self._redacted)
+        return attrs.evolve(
+            diagnose(incident, verdict, self._index, self._redacted),
+            occurrences=(occurrence(incident, verdict.root),),
+            unread=self._unread.within(incident),
+        )
 
     def _keep(self, found: Diagnosis) -> Diagnosis:
         """Fold a crash into the one before that is the same."""
-        invocation = found.incident.invocation
-        key = (invocation.unit, found.fingerprint)
+        key = (found.incident.invocation.unit, found.fingerprint)
         before = self._found.get(key)
         if before is not None:
-            first = before.incident
-            last = attrs.evolve(invocation, started=first.invocation.started, server_args=first.invocation.server_args)
-            better = found if before.match is None and found.match else before
-            steps = tuple(dict.fromkeys((*before.next_steps, *found.next_steps)))
-            incident = attrs.evolve(first, invocation=last)
-            found = attrs.evolve(
-                better, incident=incident, next_steps=steps, repeats=before.repeats + 1, final=found.final
-            )
+            found = fold(before, found)
         elif len(self._found) >= self._limits.diagnoses:
             self._unkept += 1
             return found

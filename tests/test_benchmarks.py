@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from benchmarks import accuracy, speed
+from benchmarks import accuracy, hostile, speed
 from benchmarks.generate import FORMS, Crash, generate, main
 
 CRASHES: Final = 4
@@ -144,3 +144,34 @@ def test_a_folder_without_cases_is_refused(tmp_path: Path, capsys: pytest.Captur
         accuracy.main(["--only", str(tmp_path)])
     assert leaving.value.code == 2
     assert "case.json" in capsys.readouterr().err
+
+
+# --- growth with hostile text -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("power", "ratios"), [(1, (1.0, 2.0, 4.0)), (2, (1.0, 4.0, 16.0))])
+def test_the_growth_of_a_room_is_told_from_its_clock(power: int, ratios: tuple[float, ...]) -> None:
+    clock = [0.0]
+
+    def call(text: str) -> None:
+        clock[0] += len(text) ** power
+
+    room = hostile.Room("made up", call, ("a", "bb"))
+    found = hostile.measure(room, 10, clock=lambda: clock[0])
+    assert [growth.ratios for growth in found] == [ratios, ratios]
+    assert {growth.unit for growth in found} == {"a", "bb"}
+
+
+def test_times_too_short_to_tell_count_as_linear() -> None:
+    assert hostile.Growth("made up", "a", (0.0, 0.0, 1e-5)).ratios == (1, 2, 4)
+
+
+def test_every_room_takes_its_hostile_texts(capsys: pytest.CaptureFixture[str]) -> None:
+    assert hostile.main(["--size", "300", "--rounds", "1", "--most", "1e9"]) == 0
+    rows = capsys.readouterr().out.splitlines()[1:]
+    assert [row[:16].strip() for row in rows] == [room.name for room in hostile.ROOMS]
+
+
+def test_a_room_that_grows_too_much_is_a_failure(capsys: pytest.CaptureFixture[str]) -> None:
+    assert hostile.main(["--size", "300", "--rounds", "1", "--room", "clean", "--most", "0"]) == 1
+    assert len(capsys.readouterr().out.splitlines()) == 2

@@ -262,6 +262,32 @@ def test_json_lines_hold_one_diagnosis_each(log: Path, capsysbinary: Capture) ->
     assert json.loads(line)["root"]["event"]["process"]["label"] == "TP1"
 
 
+@pytest.mark.parametrize("format_name", ["text", "markdown"])
+def test_verbose_lists_what_could_not_be_read(format_name: str, tmp_path: Path, capsysbinary: Capture) -> None:
+    lines = LOG.splitlines()
+    loads = "[2026-03-09 12:00:07 TP0] Load weight begin. avail mem=3 GB"
+    torn = [*lines[:-1], loads, "ine 212, in load_model", lines[-1]]
+    path = tmp_path / "torn.log"
+    path.write_text("\n".join([*torn, ""]))
+    number = len(torn) - 1
+    assert main([str(path), "--format", format_name]) == 3
+    short = capsysbinary.readouterr().out.decode()
+    assert "1 line of the crash could not be read (--verbose shows them)" in short
+    assert "load_model" not in short
+    assert main([str(path), "--format", format_name, "--verbose"]) == 3
+    shown = capsysbinary.readouterr().out.decode()
+    assert f"! line {number}, TP0: ine 212, in load_model\n" in shown
+    assert "--verbose" not in shown
+
+
+@pytest.mark.parametrize("format_name", ["json", "jsonl"])
+def test_verbose_changes_nothing_for_tools(format_name: str, log: Path, capsysbinary: Capture) -> None:
+    main([str(log), "--format", format_name])
+    plain = capsysbinary.readouterr().out
+    main([str(log), "--format", format_name, "--verbose"])
+    assert capsysbinary.readouterr().out == plain
+
+
 def test_two_runs_print_the_same_bytes(log: Path, capsysbinary: Capture) -> None:
     outputs = set()
     for _ in range(2):

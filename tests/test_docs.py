@@ -311,6 +311,10 @@ BOUNDS: Final = {
     ],
     "open services, pids": ["incidents:_MAX_SERVICES", "incidents:_MAX_PIDS"],
     "events of one invocation": ["incidents:MAX_EVENTS"],
+    "senders of lines that belong to no event, such lines of each": [
+        f"unread:{name}" for name in ("MAX_PLACES", "MAX_PIECES", "MAX_OTHERS")
+    ],
+    "crashes told one by one of one fault": ["repeats:MAX_OCCURRENCES"],
 }  # fmt: skip
 
 

@@ -25,6 +25,7 @@ MAY_IMPORT: Final[dict[str, set[str]]] = {
     "events": {"model"},
     "weight": {"model"},
     "incidents": {"model", "weight"},
+    "unread": {"model"},
     # judgement
     "consequences": {"model"},
     "faults": {"model"},
@@ -39,13 +40,14 @@ MAY_IMPORT: Final[dict[str, set[str]]] = {
     "conditions": {"model"},
     "matching": {"conditions", "model", "texts"},
     "diagnosis": {"faults", "launch", "matching", "model"},
+    "repeats": {"model", "unread"},
     "remediation": {"errors", "launch", "model"},
     # the rim
     "renderers": {"_version", "model", "redaction"},
     "sources": {"errors", "formats", "model"},
     "triage": {
         "consequences", "database", "demux", "diagnosis", "events", "formats", "incidents", "launch", "matching",
-        "model", "redaction", "rootcause", "scan", "sources", "weight",
+        "model", "redaction", "repeats", "rootcause", "scan", "sources", "unread", "weight",
     },
     "launch_files": {"errors", "model", "remediation"},
     "cli": {"_version", "database", "errors", "launch_files", "model", "renderers", "sources", "triage"},

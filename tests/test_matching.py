@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
 import attrs
 import pytest
+import regex
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -409,21 +409,37 @@ SLOW = literal(pattern=r"(?:\w+\w+)+:;", name="bad")
 LONG = "a" * 4000 + " :;"
 
 
+@pytest.fixture
+def searches(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, float]]:
+    """The length of the text and the limit in seconds of each search for a pattern."""
+    made: list[tuple[int, float]] = []
+    honest = regex.compile
+
+    class Counted:
+        def __init__(self, pattern: str, flags: int = 0) -> None:
+            self.pattern = honest(pattern, flags)
+
+        def search(self, text: str, *, timeout: float) -> regex.Match[str] | None:
+            made.append((len(text), timeout))
+            return self.pattern.search(text, timeout=timeout)
+
+    monkeypatch.setattr("logtriage.matching.regex.compile", Counted)
+    return made
+
+
 def test_a_pattern_that_runs_out_of_time_is_an_alternative() -> None:
     slow = signature("s.a.slow", SLOW)
-    before = time.monotonic()
     found, others = match(raised(LONG), incident(), [slow, signature("s.a.good", literal("aaaa"))])
-    assert time.monotonic() - before < 2
     assert ids(found) == ["s.a.good"]
     assert others == [Alternative("s.a.slow", "pattern of 'bad' ran out of time")]
 
 
-def test_many_slow_patterns_cost_no_more_than_a_few() -> None:
+def test_many_slow_patterns_cost_no_more_than_a_few(searches: list[tuple[int, float]]) -> None:
     known = [signature(f"s.a.n{number}", SLOW) for number in range(40)]
-    before = time.monotonic()
     found, others = match(raised(LONG), incident(), known)
-    assert time.monotonic() - before < 3
     assert (found, len(others)) == ([], 40)
+    assert 1 <= len(searches) <= 3  # and each of them has a limit
+    assert all(0 < limit <= 0.25 for _, limit in searches)
 
 
 def test_a_pattern_that_was_never_checked_does_not_cost_the_diagnosis() -> None:
@@ -433,12 +449,11 @@ def test_a_pattern_that_was_never_checked_does_not_cost_the_diagnosis() -> None:
     assert others == [Alternative("s.a.broken", "pattern of 'bad' is not a regular expression")]
 
 
-def test_a_huge_message_is_matched_at_its_ends() -> None:
+def test_a_huge_message_is_matched_at_its_ends(searches: list[tuple[int, float]]) -> None:
     huge = raised("first words " + "filling " * 1_300_000 + "last words 42")
     ends = signature("s.a.ends", literal("first words", "last words", pattern=r"last words (?P<n>\d+)"))
-    before = time.process_time()
     (found,) = matches(huge, ends)
-    assert time.process_time() - before < 1
+    assert [length <= 8 * 1024 + 1 for length, _ in searches] == [True]
     assert found.captures == (("n", "42"),)
 
 

@@ -5,19 +5,35 @@ Only as much grammar as telling apart the lines of several writers needs; events
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 import regex
 
-__all__ = ["FOLLOWS", "Kind", "child_name", "classify", "goes_on", "is_frame", "leads"]
+__all__ = [
+    "FOLLOWS",
+    "HEADER",
+    "Kind",
+    "Progress",
+    "announcement_reach",
+    "called",
+    "child_name",
+    "classify",
+    "function_of",
+    "goes_on",
+    "is_frame",
+    "leads",
+    "may_name",
+    "path_of",
+]
 
 Kind = Literal[
-    "header", "frame", "source", "caret", "exception", "chain", "blank", "native", "child", "other"
+    "header", "frame", "source", "caret", "exception", "chain", "margin", "blank", "native", "child", "other"
 ]
 
 FOLLOWS: Final[dict[Kind, frozenset[Kind]]] = {
     "child": frozenset({"header"}),
-    "header": frozenset({"frame", "exception"}),
+    "header": frozenset({"frame", "exception", "margin"}),
+    "margin": frozenset({"margin", "exception"}),
     "frame": frozenset({"source", "frame", "exception", "caret"}),
     "source": frozenset({"caret", "frame", "exception", "source"}),
     "caret": frozenset({"frame", "exception", "source"}),
@@ -26,10 +42,17 @@ FOLLOWS: Final[dict[Kind, frozenset[Kind]]] = {
 }
 """What may come next after a line of each kind, for the writer of a traceback that is still open."""
 
+_OPEN: Final = frozenset({"header", "margin", "frame", "source", "caret", "chain", "child"})
+HEADER: Final = "Traceback (most recent call last):"
+_ANNOUNCED: Final = "Scheduler hit an exception: " + HEADER
 _HEAD: Final = 2_000
+_MAX_PLACE: Final = 500
 _FRAME: Final = regex.compile(r"""\s*File "[^"]*", line \d+(?:, in (?P<function>\S+))?""")
 _WHOLE_FRAME: Final = regex.compile(r"""  File "[^"]+", line \d+, in [\w<>.]+\s*$""")
 _DUMPED_FRAME: Final = regex.compile(r"""\s*File "[^"]*", line (?:\d+|\?\?\?) in |\s+<no Python frame>""")
+# An exception group: "|" in front of each line, "+-" between its parts; the last rule stands below the outermost "+".
+_MARGIN: Final = regex.compile(r" {2,40}(?:\||\+-)")
+_GROUP_ENDS: Final = regex.compile(r" {4}\+-{30,}\s*$")
 _CARET: Final = regex.compile(r"\s+[~^][~^\s]*$")
 _EXCEPTION: Final = regex.compile(
     r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Timeout|Warning|Empty|Full|Group|Failed)\w*(?::|$)"
@@ -63,8 +86,57 @@ _TELLS: Final = regex.compile(
     r"error|exception|fail|could not|cannot|unable|crash|abort|^(?:future|handle|task|transport|protocol): <",
     regex.IGNORECASE,
 )
+_LIKE_NAMED: Final = regex.compile(r"(?:(?:[^\W\d]\w{0,60}|<locals>)\.){0,8}[^\W\d]\w{0,80}(?:: |:?\s*$)")
 _CALL: Final = regex.compile(r"\b(?P<name>\w{1,100})\(")
 _RAISE: Final = regex.compile(r"\s*(?:raise (?P<name>[\w.]+)|(?P<assert>assert)\b)")
+
+
+class Progress(NamedTuple):
+    """How far a writer has come in a traceback.
+
+    Attributes:
+        last: What its last line was.
+        frame: Its last frame line, stripped; ``""`` below the header.
+        source: The source line below that frame.
+        before: The frame line before that.
+        odd: It printed a frame that no other one printed.
+    """
+
+    last: Kind = "other"
+    frame: str = ""
+    source: str = ""
+    before: str = ""
+    odd: bool = False
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """Where it is: the last two frame lines."""
+        return self.before, self.frame
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a traceback has begun and not ended."""
+        return self.last in _OPEN
+
+    def after(self, text: str, kind: Kind) -> Progress:
+        """How far the writer has come with one more line, *text*, which is *kind*.
+
+        >>> Progress("header").after('  File "a.py", line 3, in f', "frame").frame
+        'File "a.py", line 3, in f'
+        """
+        stripped = text.strip()[:_MAX_PLACE]
+        if kind in ("frame", "source", "caret", "margin") and self.last in ("exception", "other"):
+            return self  # of a message, or of a stack without a header
+        if kind in ("header", "chain", "child", "exception", "margin"):
+            return Progress(kind)
+        if kind == "frame":
+            return Progress("frame", stripped, "", self.frame, odd=self.odd)
+        if kind == "source":
+            source = self.source if self.last in ("source", "caret") else stripped
+            return Progress("source", self.frame, source, self.before, odd=self.odd)
+        if kind == "caret":
+            return Progress("caret", self.frame, self.source, self.before, odd=self.odd)
+        return self
 
 
 def classify(text: str) -> Kind:
@@ -75,13 +147,16 @@ def classify(text: str) -> Kind:
 
     Returns:
         ``header`` (``Traceback …``), ``frame`` (``File …``), ``source`` (indented text), ``caret``,
-        ``exception`` (``Type: message``), ``chain`` (the sentence between two tracebacks), ``blank``,
+        ``exception`` (``Type: message``), ``chain`` (the sentence between two tracebacks), ``margin`` (a line
+        of an exception group; its last rule counts as ``exception``, since the traceback ends there), ``blank``,
         ``native`` (output of a signal handler or of C++), ``child`` (``Process X:``), or ``other``.
     """
     stripped = text[:_HEAD].strip()
     if not stripped:
         return "blank"
-    if text.rstrip().endswith("Traceback (most recent call last):"):
+    if _MARGIN.match(text[:_MAX_PLACE]):
+        return "exception" if _GROUP_ENDS.match(text[:_MAX_PLACE]) else "margin"
+    if text.rstrip().endswith(HEADER):
         return "header"
     if _DUMPED_FRAME.match(text[:_HEAD]):
         return "native"  # of faulthandler, which has no comma there
@@ -131,6 +206,52 @@ def is_frame(text: str) -> bool:
     return len(text) < _HEAD and _WHOLE_FRAME.match(text) is not None
 
 
+def may_name(text: str) -> bool:
+    """Whether *text*, where an exception is due, may be one that is not named like one.
+
+    >>> may_name("Outer.Inner: nested"), may_name("batch, 3)")
+    (True, False)
+    """
+    return _LIKE_NAMED.match(text[:_HEAD]) is not None
+
+
+def announcement_reach(text: str) -> int:
+    """How many characters of SGLang's announcement of a traceback *text* begins with.
+
+    >>> announcement_reach("Schedu"), announcement_reach("Scheme")
+    (6, 4)
+    """
+    pairs = zip(text, _ANNOUNCED, strict=False)
+    return next((at for at, (one, other) in enumerate(pairs) if one != other), min(len(text), len(_ANNOUNCED)))
+
+
+def path_of(text: str) -> str:
+    """The file that a whole frame line names, ``""`` for any other text.
+
+    >>> path_of('  File "/a.py", line 3, in f')
+    '/a.py'
+    """
+    return text[8 : text.index('"', 8)] if text.startswith('  File "') and is_frame(text) else ""
+
+
+def function_of(text: str) -> str:
+    """The function that a whole frame line names, ``""`` for any other text.
+
+    >>> function_of('  File "/a.py", line 3, in f')
+    'f'
+    """
+    return text.rstrip().rpartition(", in ")[2] if is_frame(text) else ""
+
+
+def called(source: str) -> set[str]:
+    """The names of the functions that a line of source calls.
+
+    >>> sorted(called("return self.run(make(x))"))
+    ['make', 'run']
+    """
+    return set(_CALL.findall(source[:_HEAD]))
+
+
 def goes_on(last: Kind, source: str, text: str, kind: Kind) -> int:
     """How well *text* goes on from a writer's last line, from -2 (hardly) to 3 (it names what comes next).
 
@@ -149,12 +270,12 @@ def goes_on(last: Kind, source: str, text: str, kind: Kind) -> int:
             return -2 if source else 0  # its source line is due, unless this stack has none
         if source.lstrip().startswith("raise "):
             return -2
-        called = set(_CALL.findall(source[:_HEAD]))
-        if function in called:
+        names = called(source)
+        if function in names:
             return 2
         if function == "__init__":  # called by the name of the class
-            return 2 if any(name[:1].isupper() for name in called) else -1
-        if _NAMELESS.fullmatch(function) or called & _ANY_FUNCTION:
+            return 2 if any(name[:1].isupper() for name in names) else -1
+        if _NAMELESS.fullmatch(function) or names & _ANY_FUNCTION:
             return 1
         return -1
     if kind == "source":

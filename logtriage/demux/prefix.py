@@ -76,6 +76,8 @@ _TRTLLM: Final = regex.compile(
 )
 _TORCH_HOOK: Final = regex.compile(r"\[rank\d{1,6}\]: ")
 _TORCH: Final = regex.compile(r"\[rank(?P<rank>\d{1,6})\]:[ ]?")
+# torch's C++ log begins a message on each of its lines; the hook for exceptions puts its name on every line of one.
+_TORCH_LOG: Final = regex.compile(r"\[[DIWEF]\d{3,4} \d\d:\d\d:\d\d")
 _TRTLLM_LEVELS: Final = {
     "V": "DEBUG",
     "D": "DEBUG",
@@ -129,7 +131,8 @@ def _torch(text: str) -> Prefix | None:
             return None
         return Prefix("torch", Process("launcher", "main"), text[match.end() :], match["time"], starts=True)
     rank = Rank(world=int(match["rank"]))
-    return Prefix("torch", Process("worker", str(rank), rank), text[match.end() :])
+    rest = text[match.end() :]
+    return Prefix("torch", Process("worker", str(rank), rank), rest, starts=_TORCH_LOG.match(rest) is not None)
 
 
 def _vllm(text: str) -> Prefix | None:

@@ -11,8 +11,8 @@ from typing import Final
 
 import attrs
 
-from logtriage.demux.grammar import Kind
-from logtriage.demux.seams import Seams
+from logtriage.demux.grammar import Progress
+from logtriage.demux.vocabulary import Vocabulary
 from logtriage.model import Process, Record
 
 __all__ = ["MAX_SOURCES", "MAX_WRITERS", "Source", "Sources", "Writer"]
@@ -25,8 +25,6 @@ MAX_WRITERS: Final = 8_192
 
 _MAX_OF_SOURCE: Final = 512
 _MAX_LABELS: Final = 2
-_MAX_CUTS: Final = 64
-_MAX_STEPS: Final = 4_096
 
 
 @attrs.define(eq=False)
@@ -37,9 +35,10 @@ class Writer:
         key: Names its stream of lines.
         name: Its name in its source.
         process: The process.
-        last: What its last line was.
-        frame: Its last frame line.
-        source: The source line under that frame.
+        progress: How far its traceback has come.
+        text: Its last line, of its traceback as long as that is open.
+        line: The input line that was.
+        began: The input line its traceback began on.
         leads: Its last line may lead to a traceback.
         torch: torch's own prefix stood on its last line that had one.
     """
@@ -47,9 +46,10 @@ class Writer:
     key: str
     name: str
     process: Process
-    last: Kind = "other"
-    frame: str = ""
-    source: str = ""
+    progress: Progress = attrs.field(factory=Progress)
+    text: str = ""
+    line: int = 0
+    began: int = 0
     leads: bool = False
     torch: bool = False
 
@@ -62,9 +62,8 @@ class Source:
         has_pid: The collector said which process writes.
         writers: Its writers by name, the one that was silent longest first.
         current: Who wrote the last line.
-        cuts: The last line of each writer that another one cut in on.
-        turned: The last line was torn, so the next one is another writer's.
-        seams: The lines it carried in whole.
+        line: The input line that was.
+        vocabulary: The lines of tracebacks that it carried in whole.
     """
 
     def __init__(self, key: str, has_pid: bool) -> None:
@@ -72,12 +71,10 @@ class Source:
         self.has_pid = has_pid
         self.writers: OrderedDict[str, Writer] = OrderedDict()
         self.current: Writer | None = None
-        self.cuts: dict[Writer, str] = {}
-        self.turned = False
-        self.seams = Seams()
+        self.line = 0
+        self.vocabulary = Vocabulary()
         self._labels: dict[str, Writer] = {}
         self._worlds: set[int] = set()
-        self._steps: OrderedDict[tuple[str, str], None] = OrderedDict()
 
     def writer(self, name: str, process: Process) -> Writer:
         """The writer called *name*; a new one has *process*."""
@@ -85,20 +82,12 @@ class Source:
         if writer is None:
             writer = self.writers[name] = Writer(f"{self.key}#{name}", name, process)
             if len(self.writers) > _MAX_OF_SOURCE:
-                _, oldest = self.writers.popitem(last=False)
-                self.cuts.pop(oldest, None)
+                self.writers.popitem(last=False)
         return writer
-
-    def cut_off(self, writer: Writer, text: str) -> None:
-        """Note that another one cut in on *writer* after *text*."""
-        self.cuts[writer] = text
-        if len(self.cuts) > _MAX_CUTS:
-            del self.cuts[next(iter(self.cuts))]
 
     def turn_to(self, writer: Writer) -> None:
         """Note that *writer* wrote the last line."""
         self.current = writer
-        self.cuts.pop(writer, None)
         if writer.name in self.writers:
             self.writers.move_to_end(writer.name)
 
@@ -120,16 +109,6 @@ class Source:
     def owner(self) -> Writer | None:
         """The only process of the source, once its lines have named it."""
         return next(iter(self._labels.values()), None) if self.is_one_process else None
-
-    def learn(self, before: str, after: str) -> None:
-        """Remember that *after* came next after *before* in one traceback."""
-        self._steps[before, after] = None
-        if len(self._steps) > _MAX_STEPS:
-            self._steps.popitem(last=False)
-
-    def knows(self, before: str, after: str) -> bool:
-        """Whether *after* was seen to come next after *before*."""
-        return (before, after) in self._steps
 
 
 class Sources:

@@ -56,6 +56,7 @@ class EventReader:
         failures: How often a parser broke.
         failed_on: The lines on which parsers broke, the first to the last.
         failure: Name of the first exception of a parser, or ``""``.
+        unread: The lines of which the last call found that they belong to no event.
     """
 
     def __init__(self, parsers: Sequence[Opener] = PARSERS) -> None:
@@ -64,10 +65,12 @@ class EventReader:
         self.failures = 0
         self.failed_on: Span | None = None
         self.failure = ""
+        self.unread: tuple[Line, ...] = ()
 
     def feed(self, line: Line) -> Sequence[Event]:
         """Take a line; return the events that it completes."""
         out: list[Event] = []
+        self.unread = ()
         held = self._open.get(line.stream)
         if held is not None:
             if self._offered(held[0], line):
@@ -77,6 +80,8 @@ class EventReader:
         block = self._opened(line)
         if block is not None:
             self._begin(block, line, out)
+        else:
+            self.unread = (line,)
         return out
 
     def close(self) -> Sequence[Event]:

@@ -149,6 +149,11 @@ class Chain:
         """What the exception being read stands in: ``group``, ``quote``, ``note`` or ``""``."""
         return self._outer[-1].kind if self._outer else ""
 
+    @property
+    def column(self) -> int:
+        """Where the parts of the innermost group stand, or 0."""
+        return next((outer.column for outer in reversed(self._outer) if outer.kind == "group"), 0)
+
     def add_frame(self, frame: Frame) -> None:
         """Add a call; of endless stacks the middle is left out."""
         self.draft.frames.append(_shortened(frame))
@@ -209,6 +214,11 @@ class Chain:
         self.end("remote")
         self.draft = self._outer.pop().draft
         return True
+
+    def close_quotation(self) -> None:
+        """Drop the quotation mark below a message: where its beginning was cut off, nobody opened it."""
+        if self.inside != "quote" and self.draft.last_words() == '"""':
+            self.draft.message.pop()
 
     def _leave(self, relation: Relation) -> None:
         """End what stands inside the innermost exception, and that exception itself."""

@@ -24,11 +24,15 @@ _SIGNALS: Final = (
     "Aborted",
     "Bus error",
     "Floating point exception",
+    "Floating-point exception",  # from 3.13 on
     "Illegal instruction",
 )
 _THREAD: Final = re.compile(
     r"(?P<current>Current thread|Thread) 0x[0-9a-f]{4,16}(?: \[.*\])? \(most recent call first\):\s*$"
 )
+_STACK: Final = "Stack (most recent call first):"
+"""The head of the only thread of a dump that was asked to leave the others out."""
+
 _FRAME: Final = re.compile(r'\s+File "(?P<file>.*)", line (?P<line>\d+|\?\?\?) in (?P<function>.+)$')
 _OTHER: Final = re.compile(
     r"\s+(?:<no Python frame>|<invalid frame>|<freed frame>|<freed thread state>|\.\.\.|Garbage-collecting"
@@ -109,7 +113,9 @@ class _Dump(Gathering):
 
     def _thread_line(self, text: str) -> bool:
         """Read the head of a thread or a frame below one."""
-        if _THREAD.match(text[:HEAD]):
+        if _THREAD.match(text[:HEAD]) or text.rstrip() == _STACK:
+            if self._current is not None and not text.startswith("Thread"):
+                return False  # somebody asked for another dump
             self._start_thread(text)
             return True
         if self._state != "threads":
@@ -134,7 +140,7 @@ class _Dump(Gathering):
         self._open = []
         if self._threads == 1:
             self._only = self._open
-        if text.startswith("Current"):
+        if not text.startswith("Thread"):
             self._current = self._open
 
     def close(self) -> Sequence[Event]:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from logtriage.events.block import Block, Whole
-from logtriage.events.collect import HEAD, Gathering, Origin, opens
+from logtriage.events.collect import HEAD, Gathering, Origin, after_bar, opens
 from logtriage.events.cpp import read_cpp
 from logtriage.events.systemd import read_systemd
 from logtriage.events.wording import (
@@ -83,6 +83,8 @@ def open_block(line: Line) -> Block | None:
         if (record.ident or "").startswith("systemd"):
             return None
     text = line.text
+    if _hides_crash(text):
+        return None
     if text[:1] in "IWEDC" and (level := _LEVEL.match(text[:HEAD])):
         text = text[level.end() :]
     if text.startswith(_STARTS):
@@ -96,6 +98,14 @@ def open_block(line: Line) -> Block | None:
         if log is not None and log.kind == "teardown":
             return _Teardown(line)
     return None
+
+
+def _hides_crash(text: str) -> bool:
+    """Whether a crash stands behind a progress bar, on the same line."""
+    behind = after_bar(text)
+    if len(behind) == len(text) or "Warning: " in behind[:300]:
+        return False
+    return opens(behind) or behind.rstrip().endswith("(most recent call last):")
 
 
 def _bar(text: str) -> Phase | None:
@@ -167,7 +177,9 @@ class _Bar(Gathering):
 
     def offer(self, line: Line) -> bool:
         """Take further states of it."""
-        return not self.anew(line) and _bar(line.text) == self._phase and self.take(line, keep=False)
+        if self.anew(line) or _hides_crash(line.text):
+            return False
+        return _bar(line.text) == self._phase and self.take(line, keep=False)
 
     def close(self) -> Sequence[Event]:
         """One step."""

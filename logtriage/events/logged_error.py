@@ -119,7 +119,7 @@ def _open_library(line: Line, text: str) -> Block | None:
             return _Same(line, found["text"].rstrip(), "engine")
         log = read_cpp(text)
         if log is not None:
-            return _Store(line, log.message) if log.kind in ("store", "error") else None
+            return _Store(line, log.message) if log.kind in ("store", "error") and log.message else None
     if text[0] == "E" and (found := _GLOG.match(text)) and not found["file"].startswith("torch/"):
         return _Same(line, found["text"].rstrip(), "engine")
     return None
@@ -131,6 +131,8 @@ def _open_level(line: Line, text: str) -> Block | None:
         return _whole(line, text.removeprefix("ERROR:").lstrip(), origin="bind", type="OSError")
     if found := _SEVERE.match(text):
         rest = text[found.end() :]
+        if _Component.follows(rest):
+            return _Component(line, rest)
         return _Same(line, rest.rstrip(), "engine") if rest.strip() and not _wraps(rest) else None
     if text.startswith("ERROR:") and (found := _UVICORN.match(text)):
         return None if _wraps(found["text"]) else _Same(line, found["text"].rstrip(), "engine")
@@ -200,6 +202,33 @@ class _Same(Gathering):
         """One error with the number of copies."""
         common = self.origin(self._process)
         return [LoggedError(message=self._message, origin=self._origin, repeats=self._repeats, **common)]
+
+
+class _Component(Gathering):
+    """TensorRT-LLM's executor could not be made; below an empty line it says which part, and how much memory it saw."""
+
+    _SAID: Final = ("The following component could not be created:", "Total GPU memory", "Free GPU memory")
+
+    def __init__(self, first: Line, message: str) -> None:
+        super().__init__(first, keep=False)
+        self.texts.append(message)
+
+    @staticmethod
+    def follows(text: str) -> bool:
+        """Whether *text* leads to that."""
+        return "insufficient GPU memory" in text
+
+    def offer(self, line: Line) -> bool:
+        """Take the empty lines and what is said of the part."""
+        if self.anew(line):
+            return False
+        if not line.text.strip():
+            return self.take(line, keep=False)
+        return line.text.startswith(self._SAID) and self.take(line)
+
+    def close(self) -> Sequence[Event]:
+        """One error."""
+        return [LoggedError(message=joined(self.texts), origin="engine", **self.origin())]
 
 
 class _Text(CppText):

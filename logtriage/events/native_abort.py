@@ -13,6 +13,8 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+import attrs
+
 from logtriage.events.block import Block
 from logtriage.events.collect import HEAD, Gathering, after_bar, joined, of_rank, opens
 from logtriage.events.cpp import CppLine, CppText, Terminate, is_cpp_frame, read_cpp, tells_timeout
@@ -54,7 +56,9 @@ _C_ASSERT: Final = re.compile(
 )
 _ASAN: Final = re.compile(r"==\d+==ERROR: (?:Address|Leak|Thread|UndefinedBehavior)Sanitizer: ")
 _CAUGHT: Final = re.compile(r"(?:\[[^\]\s]{1,120} {0,12}:[^\]]{0,80}\] )?Caught signal \d+ \(")
-_GLOG_SIGNAL: Final = re.compile(r"\*\*\* SIG[A-Z]+ (?:\(@0x[0-9a-f]+\) )?received (?:by PID|at time)")
+# Ray's own log takes the lines of abseil's handler in.
+_RAY: Final = r"(?:\[[\d :,-]{19,30} [A-Z] \d+ \d+\] logging\.cc:\d+: )?"
+_GLOG_SIGNAL: Final = re.compile(_RAY + r"\*\*\* SIG[A-Z]+ (?:\(@0x[0-9a-f]+\) )?received (?:by PID|at time)")
 _GLOG_FATAL: Final = re.compile(r"F(?:\d{4}){1,2} [\d:.]{1,24} +\d+ [\w./+-]{1,200}:\d+\] ")
 _SIGNAL_TEXTS: Final = ("!!!!!!! Segfault encountered !!!!!!!", "Segfault encountered")
 _GLOG_STACK: Final = ("*** Check failure stack trace", "PC: @", "    @ ", "  @ ", "*** SIG")
@@ -77,9 +81,11 @@ def open_block(line: Line) -> Block | None:
     >>> event.origin
     'glibc'
     """
-    text = line.text
+    text = after_bar(line.text)
     if not text or text[0] == " ":
         return None
+    if len(text) < len(line.text):
+        line = attrs.evolve(line, text=text)
     if "[" in text[:HEAD] and (log := read_cpp(text)) is not None:
         return _open_log(line, log)
     if Terminate.starts(line):
@@ -99,7 +105,7 @@ def _open_log(line: Line, log: CppLine) -> Block | None:
 
 
 def _open_assertion(line: Line) -> Block | None:
-    text = after_bar(line.text)[:HEAD]
+    text = line.text[:HEAD]
     for pattern in (_ASSERT, _DEEP_GEMM):
         if pattern.match(text):
             return _Flood(line, text.rstrip(), pattern)
@@ -114,7 +120,7 @@ def _open_signal(line: Line) -> Block | None:
     text = line.text[:HEAD]
     if text.startswith(_SIGNAL_TEXTS) or ("Caught signal" in text and _CAUGHT.match(text)):
         return _Stack(line, line)
-    if text[0] == "*" and _GLOG_SIGNAL.match(text):
+    if text[0] in "*[" and _GLOG_SIGNAL.match(text):
         return _Stack(line, line)
     if text.startswith("*** Aborted at "):
         return _Stack(line, None)
@@ -250,7 +256,7 @@ class _Stack(Gathering):
     """What a signal handler prints: a line that names the signal, a rule, frames, a rule."""
 
     _FRAMES = re.compile(
-        r"\s*(?:=+\s*(?:backtrace|$)|\d+ +(?:0x|/|\w)|@ |PC: @|<truncated|\.\.\. and at least)"
+        _RAY + r"\s*(?:=+\s*(?:backtrace|$)|\d+ +(?:0x|/|\w)|@ |PC: @|<truncated|\.\.\. and at least)"
         r'|\s*File "<unknown>"'
     )
 

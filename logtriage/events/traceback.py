@@ -1,52 +1,36 @@
-"""Lines of one process in, Python tracebacks with their whole chain out.
+"""Lines of one process in, Python tracebacks with their whole chain out: where one begins.
 
 The law: nothing is a traceback because it mentions one.  A header must end its line, a frame must be a
 ``File`` line, and an exception line counts alone only if it opens its line.
 
-Source: CPython 3.8 to 3.14, ``Lib/traceback.py`` and ``Python/traceback.c``: header, frames (a ``File`` line, source
-lines, caret lines, repeat marks), the exception with a message of any number of lines, notes; blank lines and a
-sentence between two exceptions of a chain; ``+``/``|`` margins in exception groups.
+Source: CPython 3.8 to 3.14, ``Lib/traceback.py`` and ``Python/traceback.c``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final, Literal
+import html
 
 import attrs
-import regex
 
 from logtriage.events.block import Block
-from logtriage.events.collect import HEAD, in_app
-from logtriage.events.exception_chain import MAX_MESSAGE, Chain, group_rule, title_of
+from logtriage.events.collect import HEAD
+from logtriage.events.escaped import unescape
+from logtriage.events.pasted import Pasted
+from logtriage.events.traceback_block import TracebackBlock
 from logtriage.events.traceback_text import (
-    ABOUT,
     ANNOUNCES,
-    CARET,
     CHAINS,
-    ENDS,
-    FOREIGN,
     FRAME,
-    FRAME_REST,
-    FRAME_TORN,
     GROUP_MARGIN,
-    GROUPED,
     HEADER,
     IGNORED,
-    LOGGING,
-    SKIPPED,
-    TYPED,
+    ORIGIN,
     before_header,
-    joined_frame,
     named_exception,
-    process_of,
-    unescape,
 )
-from logtriage.model import Event, ExceptionLink, Frame, Line, Span, Traceback
+from logtriage.model import Line
 
 __all__ = ["open_block"]
-
-_MAX_LINES: Final = 20_000
 
 
 def open_block(line: Line) -> Block | None:
@@ -63,26 +47,44 @@ def open_block(line: Line) -> Block | None:
     if text.rstrip().endswith(HEADER):
         return _headed(line)
     if HEADER in text:
-        return _unescaped(line)
+        return _unescaped(line) or _bare_exception(line)
+    if text.startswith(IGNORED):  # the object that follows may be of any length
+        return TracebackBlock(line, text[:HEAD].strip(), expect="header")
+    if text.startswith(ORIGIN):
+        return TracebackBlock(line, expect="origin")
     announced = ANNOUNCES.match(text) if len(text) < 500 else None
     if announced:
-        return _TracebackBlock(line, announced["text"].strip(), expect="header")
+        return TracebackBlock(line, announced["text"].strip(), expect="header")
     if text.strip().startswith(tuple(CHAINS)):
-        return _TracebackBlock(line, torn=True, expect="header")
-    if "File " in text[:80] and FRAME.match(text[:HEAD]) and ("in " in text or text.startswith("  File")):
-        block = _TracebackBlock(line, torn=", in " in text)
-        return block if block.take(line) else None
+        return TracebackBlock(line, torn=True, expect="header")
+    if "File " in text[:80]:
+        return _torn(line)
     return _bare_exception(line)
+
+
+def _torn(line: Line) -> Block | None:
+    """A frame whose header was cut off; it may stand in a group."""
+    text = Pasted().mend(line.text)
+    margin = GROUP_MARGIN.match(text)
+    grouped = margin is not None and text[margin.end() : margin.end() + 2] == "  "
+    if margin and grouped:
+        text = text[margin.end() :]
+    if not FRAME.match(text[:HEAD]) or not ("in " in text or text.startswith("  File")):
+        return _bare_exception(line)
+    block = TracebackBlock(line, torn=", in " in text, grouped=grouped)
+    return block if block.take(line) else None
 
 
 def _headed(line: Line) -> Block | None:
     """A header ends the line: what stands before it says who writes, is a margin, or quotes it."""
-    found = before_header(line.text)
+    entities = line.text.startswith("&gt;")
+    found = before_header(html.unescape(line.text) if entities else line.text)
     if found is None:
         return None
     before, margin, grouped = found
     named = named_exception(before) if before and not grouped else None
-    block = _TracebackBlock(line, "" if named else before, grouped=grouped, margin=margin, torn=named is not None)
+    block = TracebackBlock(line, "" if named else before, grouped=grouped, margin=margin, torn=named is not None)
+    block.pasted.entities = entities
     if named:  # the message of an exception is a traceback
         block.chain.name(named["type"], named["message"] or "")
         block.chain.enter("quote")
@@ -97,7 +99,7 @@ def _bare_exception(line: Line) -> Block | None:
     alone = match["message"] is None and ":" not in line.text
     if alone and match["type"] not in ("AssertionError", "NotImplementedError"):
         return None
-    block = _TracebackBlock(line, torn=True, expect="message")
+    block = TracebackBlock(line, torn=True, expect="message")
     block.bare = True
     block.chain.name(match["type"], match["message"] or "")
     return block
@@ -105,295 +107,17 @@ def _bare_exception(line: Line) -> Block | None:
 
 def _unescaped(line: Line) -> Block | None:
     """A traceback in one line, its line breaks escaped."""
-    found = None if line.process.label.startswith("?") else unescape(line.text)
-    if found is None:
+    if line.process.label.startswith("?"):
         return None
-    before, texts, grouped = found
-    block = _TracebackBlock(line, before, grouped=grouped)
-    for text in texts:
-        if not block.offer(attrs.evolve(line, text=text, prefixed=False)):
+    block: Block | None = None
+    for text in unescape(line.text):
+        one = attrs.evolve(line, text=text, prefixed=False)
+        if block is None:
+            block = open_block(one)
+            if block is None:
+                return None
+        elif not block.offer(one):
             break
-    block.seal()
+    if isinstance(block, TracebackBlock):
+        block.seal()
     return block
-
-
-_Expect = Literal["header", "frame", "source", "exception", "message", "closed", "afterwards", "nothing"]
-
-
-class _TracebackBlock:
-    """A traceback that is being read.
-
-    Attributes:
-        chain: Its exceptions.
-        torn: Something is missing.
-        bare: An exception line without a traceback, so far.
-    """
-
-    def __init__(
-        self,
-        line: Line,
-        header: str = "",
-        *,
-        torn: bool = False,
-        grouped: bool = False,
-        expect: _Expect = "frame",
-        margin: str = "",
-    ) -> None:
-        self.chain = Chain()
-        self.torn = torn
-        self.bare = False
-        self._first = line
-        self._span = Span(line.line, line.line)
-        self._time = line.time
-        self._count = 1
-        self._header = header
-        self._grouped = grouped
-        self._expect: _Expect = expect
-        self._margin = margin.rstrip()
-        self._blank = False
-        self._base: int | None = None  # blanks before a frame, less the two that belong to it
-        self._flat = False  # the indentation is lost
-        self._piece = ""  # a frame line that was cut in two
-        self._quotes_frames = False
-
-    def seal(self) -> None:
-        """Refuse every further line."""
-        self._expect = "nothing"
-
-    def offer(self, line: Line) -> bool:
-        """Take *line* if the traceback goes on in it."""
-        if self._expect == "nothing" or self._count >= _MAX_LINES or self._is_new_message(line):
-            return False
-        if self._margin and not line.text.lstrip().startswith(self._margin[0]):
-            return False
-        if not self.take(line):
-            return False
-        self._count += 1
-        self._span = self._span.join(Span(line.line, line.line))
-        self._time = self._time or line.time
-        return True
-
-    def _is_new_message(self, line: Line) -> bool:
-        # vLLM repeats its prefix, with the place of the logging call, on each line of a message.
-        return line.prefixed or bool(self._first.place and line.place != self._first.place)
-
-    def take(self, line: Line) -> bool:
-        """Take *line* if its text may come next."""
-        text = line.text
-        column = -1
-        if self._margin:
-            text = text.lstrip()[len(self._margin) :]
-            text = text[1:] if text[:1] == " " and self._margin[-1] != " " else text
-        if self._grouped:
-            if rule := group_rule(text):
-                self.chain.turn(rule)
-                self._expect, self._blank = "closed" if rule.closes else "frame", False
-                return True
-            if match := GROUP_MARGIN.match(text):
-                text, column = text[match.end() :], len(match["indent"])
-        if self._base and text[: self._base].isspace():
-            text = text[self._base :]
-        return self._take(line, text, column)
-
-    def _take(self, line: Line, text: str, column: int) -> bool:
-        stripped = text.strip()
-        if not stripped:
-            self._blank = True
-            self.chain.draft.blanks += self._expect == "message"
-            return True
-        if relation := CHAINS.get(stripped.rstrip(":")):
-            self.chain.unwind(column)
-            self.chain.end(relation)
-            self._expect, self.torn, self.bare = "header", self.torn and not self.bare, False
-            return True
-        if stripped.endswith(HEADER):
-            return self._take_header(line, stripped, column)
-        if self._expect == "closed":
-            return False
-        if self._piece:
-            joined = joined_frame(self._piece, text)
-            self._piece, self.torn = "", self.torn or not joined
-            text = joined or text
-        frame = FRAME.match(text[:HEAD]) if "File " in text[:200] else None
-        if frame:
-            return self._take_frame(frame, text)
-        if self._expect in ("header", "afterwards"):
-            return self._take_between(stripped, text)
-        if self._expect == "message":
-            return self._take_message(text, stripped)
-        return self._take_text(text, stripped)
-
-    def _take_header(self, line: Line, stripped: str, column: int) -> bool:
-        """A header begins the traceback, one of its chain, or one that a message quotes."""
-        draft = self.chain.draft
-        if self._expect == "message":
-            if draft.last_words().endswith((":", '"""')) and (not draft.blanks or "Remote" in str(draft.type)):
-                self.chain.enter("quote")
-            elif line.place and not line.prefixed and not draft.blanks:
-                self.chain.enter("note")  # vLLM adds the traceback once more as a note
-            else:
-                return False  # a second traceback without a sentence between them
-        elif self._names(stripped):
-            self.chain.enter("quote")
-        elif draft or self._is_over(column):
-            return False
-        self._grouped = self._grouped or stripped.removesuffix(HEADER).strip(" +|") == GROUPED
-        self._expect, self._blank = "frame", False
-        return True
-
-    def _is_over(self, column: int) -> bool:
-        """Whether a header cannot go on with what is read: no sentence and no rule of a group led to it."""
-        if self._expect == "header":
-            return False
-        self.chain.unwind(column)
-        return self._expect == "closed" or self.chain.inside != "group"
-
-    def _names(self, stripped: str) -> bool:
-        """Whether a header is the message of an exception; that is taken."""
-        named = named_exception(stripped.removesuffix(HEADER).rstrip())
-        if named:
-            self.chain.name(named["type"], named["message"] or "")
-        return named is not None
-
-    def _take_frame(self, frame: regex.Match[str], text: str) -> bool:
-        """A frame; in a message it may be one that the message quotes."""
-        draft = self.chain.draft
-        if self._expect == "message":
-            if draft.type and draft.type.startswith("ray.exceptions"):
-                self.chain.end("remote")
-            elif self.bare:
-                pass  # people paste the stack below the exception
-            elif not draft.blanks and (self._quotes_frames or draft.last_words().endswith(":")):
-                self._quotes_frames = True  # "from user code:" and frames below it
-                draft.say(text.rstrip())
-                return True
-            else:
-                return False
-        elif self._expect == "afterwards":
-            return self._header.startswith(LOGGING)
-        function = (frame["function"] or "").strip()
-        if not function and text[:1] != " " and not self._flat and self._expect != "header":
-            return False
-        if self._base is None:
-            indent = len(frame["indent"])
-            self._base, self._flat = max(indent - 2, 0), indent == 0
-        name = frame["file"]
-        self.chain.add_frame(Frame(name, int(frame["line"][:9]), function, "", in_app(name)))
-        self._expect, self._blank = "source", False
-        return True
-
-    def _take_between(self, stripped: str, text: str) -> bool:
-        """Text where a header is due, or below a traceback that is complete."""
-        if self._expect == "afterwards":
-            if stripped.startswith("Arguments: "):
-                self._expect = "nothing"
-                return True
-            return text[:1] == " " or stripped.startswith("Message: ")
-        if SKIPPED.match(text[:200]):
-            self.torn = True
-            return True
-        if typed := named_exception(text):
-            return self._name(typed)  # an exception that was never raised has no traceback
-        # after an announcement comes the handle or future it is about
-        return not self._blank and self._header != "" and stripped.startswith(ABOUT)
-
-    def _take_text(self, text: str, stripped: str) -> bool:
-        """Source, carets, and the exception at the end of the frames."""
-        frames = self.chain.draft.frames
-        if SKIPPED.match(text[:200]):
-            self.torn = self.torn or "[...]" in text or stripped == "..."
-            return True
-        if CARET.match(text[:HEAD]):
-            return bool(frames)
-        indented = text[:1].isspace()
-        if self._flat or (indented and self._expect == "exception"):
-            typed = named_exception(stripped)
-        else:
-            typed = None if indented else TYPED.match(text)
-        if typed:
-            return self._name(typed)
-        if FRAME_TORN.match(text[:HEAD]):
-            self._piece = text
-            return True
-        if not frames:
-            return False
-        rest = FRAME_REST.match(text) if not frames[-1].function else None
-        if rest and frames[-1].lineno is not None:
-            self.chain.mend_frame(function=rest["function"], lineno=int(f"{frames[-1].lineno}{rest['digits']}"[:9]))
-            return True
-        return self._take_source(stripped, indented)
-
-    def _take_source(self, stripped: str, indented: bool) -> bool:
-        """A line of source; it may be one of several, or the rest of one that was wrapped."""
-        last = self.chain.draft.frames[-1]
-        wrapped = len(last.line) >= 50 and self._expect == "exception" and not self._blank
-        if not (indented or self._flat or wrapped) or (not indented and ENDS.match(stripped)):
-            return False
-        if self._expect == "source":
-            self.chain.mend_frame(line=stripped[:500])
-            self._expect = "exception"
-        elif stripped.startswith(last.line):
-            self.chain.mend_frame(line=stripped[:500])  # its beginning came first, where another writer cut in
-        elif not indented and not self._flat:
-            self.chain.mend_frame(line=f"{last.line} {stripped}"[:500])
-        return True
-
-    def _name(self, typed: regex.Match[str]) -> bool:
-        """Take the line that names the exception."""
-        self.chain.name(typed["type"], typed["message"] or "")
-        self._expect, self._blank = "message", False
-        return True
-
-    def _take_message(self, text: str, stripped: str) -> bool:
-        draft = self.chain.draft
-        if stripped == '"""' and self.chain.leave_quote():
-            self._expect = "closed"
-            return True
-        if self._header.startswith(LOGGING) and stripped == "Call stack:":
-            self._expect = "afterwards"
-            return True
-        if SKIPPED.match(text[:200]) and self._grouped:
-            return True
-        if ENDS.match(stripped) or (len(stripped) < 500 and ANNOUNCES.match(stripped)):
-            return False
-        if draft.blanks and self._is_foreign(stripped):
-            return False
-        named = None if text[:1].isspace() else named_exception(text)
-        if named and draft.is_begun_by(text):
-            return self._name(named)  # its beginning came first, where another writer cut in
-        if named and (self.bare or draft.blanks):
-            return False  # one bare exception line after another
-        if draft.size <= MAX_MESSAGE or draft.blanks == 0:
-            draft.say(text.rstrip())
-        return True
-
-    def _is_foreign(self, stripped: str) -> bool:
-        """Whether a text below a blank line is no further paragraph of the message."""
-        said = self.chain.draft.message
-        if len(said) > 60:
-            return True
-        if self.chain.inside == "quote" or said[0] == "":
-            return False  # "ImportError:" and a report of several paragraphs
-        return self.bare or FOREIGN.match(stripped) is not None
-
-    def close(self) -> Sequence[Event]:
-        """End the traceback; what is missing makes it incomplete."""
-        if not self.chain:
-            return []  # an announcement or a header alone
-        links = self.chain.finish()
-        return [self._event(chain) for chain in (links, *self.chain.notes) if chain]
-
-    def _event(self, chain: Sequence[ExceptionLink]) -> Traceback:
-        process = process_of(self._header, self._first.process)
-        return Traceback(
-            process=process,
-            span=self._span,
-            message=title_of(chain[-1]) or self._header,
-            time=self._time,
-            basis="prefix" if process.role not in ("worker", self._first.process.role) else self._first.basis,
-            stream=self._first.stream,
-            chain=tuple(chain),
-            header=self._header,
-            complete=bool(chain[-1].type) and not self.torn and self._expect != "header",
-            ignored=self._header.startswith(IGNORED),
-        )

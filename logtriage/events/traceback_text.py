@@ -22,6 +22,7 @@ __all__ = [
     "ANNOUNCES",
     "CARET",
     "CHAINS",
+    "CPP_FRAME",
     "ENDS",
     "FOREIGN",
     "FRAME",
@@ -32,6 +33,7 @@ __all__ = [
     "HEADER",
     "IGNORED",
     "LOGGING",
+    "ORIGIN",
     "SKIPPED",
     "TYPED",
     "before_header",
@@ -39,20 +41,19 @@ __all__ = [
     "joined_frame",
     "named_exception",
     "process_of",
-    "unescape",
 ]
 
 HEADER: Final = "Traceback (most recent call last):"
 GROUPED: Final = "Exception Group"
 FRAME: Final = regex.compile(
     r"""(?P<indent>\s*)(?:[>│|]\ )?File\ ["“](?P<file>[^"”]*)["”],\ line\ (?P<line>\d+)
-        (?:,\ in\ (?P<function>.*))?\s*$""",
+        (?:,\ in(?:\ (?P<function>.*))?)?\s*$""",
     regex.VERBOSE,
 )
 FRAME_TORN: Final = regex.compile(
     r"""\s*File ["“][^"”]{0,1000}(?:["”](?:,? ?(?:l|li|lin|line)?(?: \d*,?)?(?: i?n?)?)?)?$"""
 )
-FRAME_REST: Final = regex.compile(r"\s*(?P<digits>\d*),? ?in (?P<function>[\w<>.]+)\s*$")
+FRAME_REST: Final = regex.compile(r"\s*(?P<begins>(?P<digits>\d*),? ?in )?(?P<function>[\w<>.]+)\s*$")
 CARET: Final = regex.compile(r"\s*[~^][~^\s]*$")
 SKIPPED: Final = regex.compile(
     r"""
@@ -78,6 +79,11 @@ CHAINS: Final[dict[str, Relation]] = {
     "The above exception was the direct cause of the following exception": "cause",
     "During handling of the above exception, another exception occurred": "context",
 }
+CPP_FRAME: Final = regex.compile(
+    r" *(?:frame #\d+: |<omitting python frames>|C\+\+ CapturedTraceback:|#\d+ .+ from \S+:\d+\s*$)"
+)
+"""A call of C++ code, of which torch adds a stack to the message of an exception."""
+
 ANNOUNCES: Final = regex.compile(
     r"""
     (?P<text> (?: [\w. ]{1,60} [ ] )? hit [ ] an [ ] exception | Exception [ ] in [ ] thread [ ] .{1,100}? (?=:$)
@@ -91,6 +97,9 @@ ANNOUNCES: Final = regex.compile(
 ABOUT: Final = ("future:", "handle:", "task:", "transport:", "protocol:", "object:")
 """What may stand between an announcement and the traceback."""
 
+ORIGIN: Final = "source_traceback: Object created at (most recent call last):"
+"""The head of the calls that made a task or a handle, which asyncio's debug mode tells before the traceback."""
+
 LOGGING: Final = "--- Logging error"
 IGNORED: Final = ("Exception ignored", LOGGING)
 
@@ -99,6 +108,7 @@ ENDS: Final = regex.compile(
     Fatal[ ]Python[ ]error | terminate[ ]called | usage:[ ] | NVRM: | /\S+\.cu:\d+:[ ] | \S+\.py:\d+:[ ]\w*Warning
     | (?:Current[ ]thread|Thread)[ ]0x | frame[ ]\#\d+ | Killed$ | \./?\S+:[ ]line[ ]\d+:[ ] | \[rank\d+\]:
     | Traceback[ ]\(most | (?:Loading|Capturing|Compiling)[ ].{0,80}\d+% | ray\.exceptions\. | \(\w+[ ]pid=\d+\)
+    | -{74}$ | Root[ ]Cause[ ]\(first[ ]
     | (?:Scheduler[ ]or[ ]DataParallel|Subprocess[ ]\S+[ ]\(pid|MPI_ABORT)
     """,
     regex.VERBOSE,
@@ -117,11 +127,6 @@ FOREIGN: Final = regex.compile(
 
 GROUP_MARGIN: Final = regex.compile(r"(?P<indent> *)(?:\| ?|\+ (?=Exception Group))")
 _QUOTE_MARGIN: Final = regex.compile(r"(?:[>│|] ?)+")
-_KEY: Final = regex.compile(r"""(?P<key>\w+)["']?\s*[:=]\s*[bfru]?["'][^"']*$""")
-_LOG_KEY: Final = regex.compile(
-    r"msg|message|log|line|event|reason|details?|error|err|exc|exc_info|exception|traceback|stack_?(?:trace)?",
-    regex.IGNORECASE,
-)
 _MAX_BEFORE: Final = 300
 _ROLES: Final = (
     ("Detokenizer", Process("detokenizer", "detokenizer")),
@@ -194,41 +199,10 @@ def before_header(text: str) -> tuple[str, str, bool] | None:
     before = text.rstrip().removesuffix(HEADER)
     if "it/s]" in before or "s/it]" in before:
         before = after_bar(before)
-    margin = _QUOTE_MARGIN.fullmatch(before)
     grouped = before.rstrip().endswith(GROUPED)
+    lead = before.rstrip().removesuffix(GROUPED).rstrip(" +") + " " if grouped else before
+    margin = _QUOTE_MARGIN.fullmatch(lead)
     before = before.strip().removesuffix(GROUPED).strip(" :+|>│")
     if len(before) > _MAX_BEFORE or is_quotation(before):
         return None
     return before, margin.group() if margin else "", grouped
-
-
-def unescape(text: str) -> tuple[str, list[str], bool] | None:
-    r"""Undo the JSON or repr escape that put a traceback into one line.
-
-    Args:
-        text: The line, with a header in it.
-
-    Returns:
-        The announcement, the lines below the header, and whether it is that of an exception group;
-        ``None`` if it stands in a field that is no log's.
-
-    >>> unescape('{"msg": "x hit an exception: Traceback (most recent call last):\\nKeyError: 1", "level": 1}')
-    ('x hit an exception', ['KeyError: 1'], False)
-    """
-    head, _, body = text.partition(HEADER)
-    escape = next((mark for mark in ("\\n", "\\\\n") if body.startswith(mark)), None)
-    if escape is None:
-        return None
-    key = _KEY.search(head[-_MAX_BEFORE:])
-    if not _LOG_KEY.fullmatch(key["key"]) if key else is_quotation(head) and len(head) > 1:
-        return None
-    before = head[-_MAX_BEFORE:][key.end("key") :] if key else head
-    announced = before.strip(" '\":=").removesuffix(GROUPED).strip(" '\":+=")
-    lines = []
-    for one in body[len(escape) :].replace('\\"', '"').split(escape)[:2000]:
-        end = one.find('", "') if key else -1
-        inside = one[:end] if end >= 0 else one
-        lines.append(inside.replace("\\t", "\t").rstrip("\"'},)]" if key else "\"'"))
-        if end >= 0:
-            break
-    return announced[-_MAX_BEFORE:], lines, GROUPED in before

@@ -50,6 +50,7 @@ class Unwrapper:
         self._width = 0
         self._last: Record | None = None
         self._partial: dict[str, Record] = {}
+        self._cut: set[tuple[object, object]] = set()
         self._gaps: dict[str, Gap] = {}
 
     @property
@@ -101,8 +102,11 @@ class Unwrapper:
             partial = partial or peeled.partial
             if peeled.gap:
                 self._lose(peeled.gap, number)
+            if (fields.get("host"), fields.get("pid")) in self._cut:
+                break  # it goes on in the middle of a line: no envelope begins there
         if nest and nest[0].name in ("journal-short", "journal-json"):
             self._check_journal(text, number, fields)
+            self._note_cut(fields)
         self._emit(number, text, fields, nest, partial, out)
         self._width = width if nest and nest[0].name == "journal-short" else 0
 
@@ -147,6 +151,14 @@ class Unwrapper:
         """Notice journald's own word that it dropped messages."""
         if text.startswith("Suppressed ") and " messages from " in text and fields.get("ident") == "systemd-journald":
             self._lose("suppressed", number)
+
+    def _note_cut(self, fields: dict[str, object]) -> None:
+        """Remember of which process another one has cut off a line (``_LINE_BREAK=pid-change``)."""
+        writer = (fields.get("host"), fields.get("pid"))
+        self._cut.discard(writer)
+        said = fields.get("fields")
+        if isinstance(said, tuple) and ("_LINE_BREAK", "pid-change") in said and len(self._cut) < _MAX_PARTIAL:
+            self._cut.add(writer)
 
     def _lose(self, kind: str, number: int) -> None:
         known = self._gaps.get(kind)

@@ -1,6 +1,16 @@
 """Frozen values that travel between the stages; no logic beyond ``__str__``."""
 
-from logtriage.model.diagnosis import Alternative, Diagnosis, Patch, Redaction, Report, Source
+from logtriage.model.diagnosis import (
+    Alternative,
+    Diagnosis,
+    Occurrence,
+    Patch,
+    Redaction,
+    Report,
+    Source,
+    Unread,
+    UnreadLine,
+)
 from logtriage.model.event import (
     CollectiveTimeout,
     Event,
@@ -57,6 +67,7 @@ __all__ = [
     "LoggedError",
     "Match",
     "NativeAbort",
+    "Occurrence",
     "Operation",
     "Patch",
     "Phase",
@@ -73,6 +84,8 @@ __all__ = [
     "Source",
     "Span",
     "Traceback",
+    "Unread",
+    "UnreadLine",
     "Variant",
     "Verdict",
     "WatchdogTimeout",

@@ -8,9 +8,19 @@ import attrs
 
 from logtriage.model.incident import Incident, Verdict
 from logtriage.model.signature import Confidence, Match, Remediation
-from logtriage.model.text import Gap
+from logtriage.model.text import Gap, Span
 
-__all__ = ["Alternative", "Diagnosis", "Patch", "Redaction", "Report", "Source"]
+__all__ = [
+    "Alternative",
+    "Diagnosis",
+    "Occurrence",
+    "Patch",
+    "Redaction",
+    "Report",
+    "Source",
+    "Unread",
+    "UnreadLine",
+]
 
 
 @attrs.frozen
@@ -40,6 +50,56 @@ class Redaction:
 
 
 @attrs.frozen
+class Occurrence:
+    """One of the crashes that are told as one.
+
+    Attributes:
+        span: The lines of its root event; of the incident if it has no root.
+        process: The label of the process it began on, or ``""``.
+        time: The time of its root event as written, or ``None``.
+        restarts: systemd's restart counter then; ``None`` if not said.
+    """
+
+    span: Span
+    process: str = ""
+    time: str | None = None
+    restarts: int | None = None
+
+
+@attrs.frozen
+class UnreadLine:
+    """A line inside an incident that belongs to none of its events.
+
+    Attributes:
+        span: Where it stands.
+        process: The label of the process that wrote it, or ``""``.
+        piece: It has the shape of a part of a stack: a header, a frame, source code below one, carets, the
+            line of an exception, or what is left of one of these.
+        text: Its beginning, without secrets.
+    """
+
+    span: Span
+    process: str
+    piece: bool
+    text: str
+
+
+@attrs.frozen
+class Unread:
+    """The lines inside an incident that belong to none of its events.
+
+    Attributes:
+        count: How many there are; blank ones and those that healthy servers print all the time are none.
+        pieces: How many of them have the shape of a part of a stack: these were lost.
+        lines: Some of them, in the order of the input.
+    """
+
+    count: int = 0
+    pieces: int = 0
+    lines: tuple[UnreadLine, ...] = ()
+
+
+@attrs.frozen
 class Diagnosis:
     """What ended one invocation, or several in the same way.
 
@@ -54,6 +114,8 @@ class Diagnosis:
         next_steps: What to collect or read when the log does not suffice.
         redacted: Secrets removed from what is shown here.
         repeats: Incidents folded into this diagnosis.
+        occurrences: Each of these incidents, in the order of time; the middle of very many is left out.
+        unread: The lines inside them that belong to no event.
         final: False for the provisional diagnosis of an open stream.
     """
 
@@ -68,6 +130,8 @@ class Diagnosis:
     redacted: tuple[Redaction, ...] = ()
     repeats: int = 1
     final: bool = True
+    occurrences: tuple[Occurrence, ...] = ()
+    unread: Unread = Unread()
 
 
 @attrs.frozen

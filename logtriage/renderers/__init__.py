@@ -13,7 +13,7 @@ __all__ = ["RENDERERS", "Renderer", "render"]
 class Renderer(Protocol):
     """What every renderer's ``render`` looks like."""
 
-    def __call__(self, report: Report, *, color: bool = False) -> str:
+    def __call__(self, report: Report, *, color: bool = False, verbose: bool = False) -> str:
         """The report in this format, with a line break at its end."""
         ...
 
@@ -27,13 +27,21 @@ RENDERERS: Final = {
 }
 
 
-def render(report: Report, format: str = "text", *, color: bool = False) -> str:  # noqa: A002  contract
+def render(
+    report: Report,
+    format: str = "text",  # noqa: A002  contract
+    *,
+    color: bool = False,
+    verbose: bool = False,
+) -> str:
     """Show a report.
 
     Args:
         report: What triage found.
         format: A key of :data:`RENDERERS`.
         color: Mark the important words with ANSI colours, where the format can.
+        verbose: The formats for people list the lines inside the crash that belong to no event, however long
+            that gets; the others always hold them.
 
     Returns:
         The text, with a line break at its end.
@@ -44,4 +52,4 @@ def render(report: Report, format: str = "text", *, color: bool = False) -> str:
     if format not in RENDERERS:
         raise ValueError(f"unknown format {format!r}: choose from {', '.join(RENDERERS)}")
     renderer = cast(Renderer, import_module(RENDERERS[format]).render)
-    return renderer(report, color=color)
+    return renderer(report, color=color, verbose=verbose)

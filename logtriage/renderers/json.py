@@ -22,12 +22,14 @@ from logtriage.model import (
     Gap,
     Invocation,
     Match,
+    Occurrence,
     Process,
     Remediation,
     Report,
     Source,
     Span,
     Traceback,
+    Unread,
 )
 from logtriage.renderers.fence import Fence, shorten
 
@@ -40,7 +42,7 @@ MAX_FRAMES: Final = 200
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
-def render(report: Report, *, color: bool = False) -> str:  # noqa: ARG001  every renderer takes it
+def render(report: Report, *, color: bool = False, verbose: bool = False) -> str:  # noqa: ARG001  as every renderer
     """The report as one JSON document, indented, with a line break at its end."""
     return dumps(report_to_dict(report), indent=1) + "\n"
 
@@ -103,6 +105,8 @@ def diagnosis_to_dict(diagnosis: Diagnosis) -> dict[str, object]:
         ],
         "remediations": [_remediation(each, match, fence) for each in diagnosis.remediations],
         "next_steps": [fence.filled(step, match) for step in diagnosis.next_steps],
+        "occurrences": [_occurrence(each, fence) for each in diagnosis.occurrences],
+        "unread": _unread(diagnosis.unread, fence),
     }
     shown["redacted"] = [{"kind": each.kind, "count": each.count} for each in fence.redacted(diagnosis)]
     return shown
@@ -237,6 +241,31 @@ def _match(match: Match, fence: Fence) -> dict[str, object]:
         "title": fence.filled(signature.title, match),
         "cause": fence.filled(signature.cause, match),
         "captures": {name: fence.text(text) for name, text in match.captures},
+    }
+
+
+def _occurrence(occurrence: Occurrence, fence: Fence) -> dict[str, object]:
+    return {
+        "span": _span(occurrence.span),
+        "process": fence.text(occurrence.process),
+        "time": fence.optional(occurrence.time),
+        "restarts": occurrence.restarts,
+    }
+
+
+def _unread(unread: Unread, fence: Fence) -> dict[str, object]:
+    return {
+        "count": unread.count,
+        "pieces": unread.pieces,
+        "lines": [
+            {
+                "span": _span(line.span),
+                "process": fence.text(line.process),
+                "piece": line.piece,
+                "text": fence.text(line.text),
+            }
+            for line in unread.lines
+        ],
     }
 
 

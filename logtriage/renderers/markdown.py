@@ -27,7 +27,7 @@ _OWN_LINK: Final = re.compile(r"https://[A-Za-z0-9.-]+(?:/[\w./#?=&%+~,-]*)?")
 _MAX_FRAMES: Final = 20
 
 
-def render(report: Report, *, color: bool = False) -> str:  # noqa: ARG001  every renderer takes it
+def render(report: Report, *, color: bool = False, verbose: bool = False) -> str:  # noqa: ARG001  as every renderer
     """The report for a ticket."""
     if report.headline is None:
         return prose(nothing_crashed(report.source)) + "\n"
@@ -35,6 +35,7 @@ def render(report: Report, *, color: bool = False) -> str:  # noqa: ARG001  ever
     paragraphs = [
         *_answer(tell(headline)),
         *_evidence(headline),
+        *_unread(tell(headline), verbose=verbose),
         *_others(report),
         *_source(report),
     ]
@@ -126,6 +127,8 @@ def _evidence(diagnosis: Diagnosis) -> Iterator[str]:
     yield "### Evidence"
     if story.systemd:
         yield prose(story.systemd)
+    if story.began:
+        yield f"**Began:** {prose(story.began)}"
     root = story.root
     if root is None:
         yield "No event could be read."
@@ -143,6 +146,15 @@ def _evidence(diagnosis: Diagnosis) -> Iterator[str]:
         yield "**What followed:**\n\n" + _list(
             f"{prose(who)}: {prose(reason)}" for who, reason in story.followers[:20]
         )
+
+
+def _unread(story: Story, *, verbose: bool) -> Iterator[str]:
+    if verbose and story.unread:
+        head, *rows = story.unread
+        yield f"### Unread\n\n{prose(head)}"
+        yield block("\n".join(rows))
+    elif story.lost:
+        yield f"**Unread:** {prose(story.lost)}"
 
 
 def _stack(event: Event) -> str:

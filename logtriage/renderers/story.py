@@ -5,6 +5,7 @@ The text and the Markdown renderer tell the same story; here it is put into word
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -40,6 +41,8 @@ _APPLICABILITY: Final = {
     "review": "review it first",
     "display-only": "advice: a person must decide",
 }
+# Kinds of fault that a broken GPU, link or node can be behind; a setting or a bug follows no rank.
+_HARDWARE: Final = ("cuda.", "dist.", "hw.", "nccl.", "process.", "watchdog.")
 _UNKNOWN: Final = "Unknown: no signature fits the event above."
 
 
@@ -98,9 +101,13 @@ class Story:
     Attributes:
         service: What the service did.
         systemd: What systemd says about it, or ``""``.
+        began: On which processes several crashes began, if that tells something, or ``""``.
         root: The event to read first.
         observers: Other processes that report the same fault.
         followers: What followed, each kind once: who, and why it is no cause.
+        lost: How many lines of the crash could not be read, or ``""``.
+        unread: How many lines inside the crash belong to no event, then where each stands and what it says; empty
+            if there are none.
         known: Some signature fits.
         title: Name of the fault.
         identity: Category and signature.
@@ -115,9 +122,12 @@ class Story:
 
     service: str
     systemd: str
+    began: str
     root: Root | None
     observers: tuple[str, ...]
     followers: tuple[tuple[str, str], ...]
+    lost: str
+    unread: tuple[str, ...]
     known: bool
     title: str
     identity: str
@@ -152,11 +162,14 @@ def tell(diagnosis: Diagnosis) -> Story:
     story = Story(
         service=_service(diagnosis, fence),
         systemd=_systemd(diagnosis, fence),
+        began=_began(diagnosis, fence),
         root=_root(diagnosis, fence),
         observers=tuple(
             dict.fromkeys(_who(each.event, fence) for each in verdict.findings if each.role == "observer")
         ),
         followers=_followers(diagnosis, fence),
+        lost=_lost(diagnosis),
+        unread=_unread(diagnosis, fence),
         known=match is not None,
         title=say(match.signature.title) if match else _UNKNOWN,
         identity=f"{match.signature.category}, {match.signature.id}" if match else "",
@@ -202,6 +215,41 @@ def _systemd(diagnosis: Diagnosis, fence: Fence) -> str:
         parts.append(f"restart counter at {invocation.restarts}")
     ended = f"; last sign of life {invocation.ended}" if invocation.ended else ""
     return _line(fence.text(f"systemd: {', '.join(parts)}{ended}")) if parts else ""
+
+
+def _began(diagnosis: Diagnosis, fence: Fence) -> str:
+    """On whom several crashes began: a fault that wanders is no GPU's, one that stays on a rank may well be."""
+    counts = Counter(_line(fence.text(each.process)) or "a process" for each in diagnosis.occurrences)
+    left_out = diagnosis.repeats - len(diagnosis.occurrences)
+    more = f"; {left_out} crashes in between not counted" if left_out > 0 else ""
+    if len(counts) > 1:
+        if counts.total() == len(counts):
+            return f"on {_some(list(counts))} (once each){more}"
+        often = [f"{who} ({_count(times, 'time')})" for who, times in counts.most_common()]
+        return f"on {_some(often)}{more}"
+    if diagnosis.repeats < 3 or not counts or not _may_be_hardware(diagnosis):
+        return ""
+    return f"on {next(iter(counts))} each time and on no other rank: its GPU or its node may be at fault{more}"
+
+
+def _may_be_hardware(diagnosis: Diagnosis) -> bool:
+    """Whether one of several ranks alone had the fault, and it is of a kind that hardware can cause."""
+    root, match = diagnosis.verdict.root, diagnosis.match
+    alone = all(finding.role != "observer" for finding in diagnosis.verdict.findings)
+    possible = match is None or match.signature.category.startswith(_HARDWARE)
+    return root is not None and bool(root.process.rank) and alone and possible and _has_ranks(diagnosis)
+
+
+def _has_ranks(diagnosis: Diagnosis) -> bool:
+    """Whether the server has more than one rank."""
+    ranks = {event.process.label for event in diagnosis.incident.events if event.process.rank}
+    sizes = (diagnosis.incident.invocation.server_args.get(name) for name in ("tp_size", "dp_size", "pp_size"))
+    return len(ranks) > 1 or any(isinstance(size, int) and size > 1 for size in sizes)
+
+
+def _some(names: Sequence[str], most: int = 8) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return f"{', '.join(names[:most])}{more}"
 
 
 # --- events ---------------------------------------------------------------------------------------
@@ -288,6 +336,33 @@ def counted(labels: Sequence[str]) -> str:
     more = f" (and {len(names) - 8} more)" if len(names) > 8 else ""
     events = f" ({len(labels)} events)" if len(labels) > len(names) else ""
     return f"{', '.join(names[:8])}{more}{events}"
+
+
+# --- lines of no event ----------------------------------------------------------------------------
+
+
+def _lost(diagnosis: Diagnosis) -> str:
+    pieces = diagnosis.unread.pieces
+    return f"{_count(pieces, 'line')} of the crash could not be read (--verbose shows them)" if pieces else ""
+
+
+def _unread(diagnosis: Diagnosis, fence: Fence) -> tuple[str, ...]:
+    """How many lines there are, then each: a piece of a stack is marked, for it is what was lost."""
+    unread = diagnosis.unread
+    if not unread.count:
+        return ()
+    verb = "belongs" if unread.count == 1 else "belong"
+    head = f"{_count(unread.count, 'line')} inside the crash {verb} to no event"
+    if unread.pieces:
+        head += f"; {unread.pieces:,} of them (marked !) could not be read"
+    if len(unread.lines) < unread.count:
+        head += f"; {len(unread.lines):,} of them {'is' if len(unread.lines) == 1 else 'are'} shown"
+    rows = (
+        f"{'!' if line.piece else ' '} {lines_of(line.span)}, {_line(fence.text(line.process)) or 'a process'}: "
+        f"{' '.join(fence.text(line.text).expandtabs(4).splitlines())}"  # its indentation tells its part
+        for line in unread.lines
+    )
+    return (head, *rows)
 
 
 # --- remediations ---------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""A report goes in; at most 40 lines for a person come out, with the answer at the end.
+"""A report goes in; at most 40 lines for a person come out, unless all is asked for, with the answer at the end.
 
 People look at the tail: first what was read, then what happened, last the cause and the fix.
 Text from the log stands in an indented column, so it cannot pose as a line of ours.
@@ -6,6 +6,7 @@ Text from the log stands in an indented column, so it cannot pose as a line of o
 
 from __future__ import annotations
 
+import sys
 import textwrap
 from collections.abc import Sequence
 from typing import Final
@@ -55,17 +56,18 @@ class _Block:
 
 # Which block gives way first when an answer would be longer than a screen.
 _SHRINK: Final = (
-    "Before", "Gaps", "Or", "Nearly", "Followed", "Because", "Why", "Steps", "Cost", "Message", "Next",
+    "Before", "Gaps", "Or", "Nearly", "Followed", "Unread", "Because", "Why", "Steps", "Cost", "Message", "Next",
     "Cause", "Same fault", "Fix", "Confidence", "Service",
 )  # fmt: skip
 
 
-def render(report: Report, *, color: bool = False) -> str:
+def render(report: Report, *, color: bool = False, verbose: bool = False) -> str:
     """The report for a person.
 
     Args:
         report: What triage found.
         color: Mark labels with ANSI colours.
+        verbose: However long it gets; lines inside the crash that belong to no event are listed.
 
     Returns:
         The text; one line if nothing crashed.
@@ -74,9 +76,10 @@ def render(report: Report, *, color: bool = False) -> str:
         return nothing_crashed(report.source) + "\n"
     story = tell(report.diagnoses[report.headline])
     patched = any(cure.patch for cure in story.cures)
-    blocks = _fit([*_before(report), *_event(story), *_answer(story)], MAX_LINES - patched)
-    lines = _laid_out(blocks, color=color)
-    return "\n".join((*lines, *_patch(story.cures, MAX_LINES - len(lines)))) + "\n"
+    room = sys.maxsize if verbose else MAX_LINES
+    blocks = [*_before(report), *_event(story), *_unread(story, verbose=verbose), *_answer(story)]
+    lines = _laid_out(_fit(blocks, room - patched), color=color)
+    return "\n".join((*lines, *_patch(story.cures, room - len(lines)))) + "\n"
 
 
 # --- the blocks -----------------------------------------------------------------------------------
@@ -123,6 +126,8 @@ def _listed(rows: Sequence[str], most: int, noun: str) -> list[str]:
 def _event(story: Story) -> list[_Block]:
     service = (*_wrapped(story.service, 2), *(_wrapped(story.systemd, 2) if story.systemd else ()))
     blocks = [_Block("Service", service, keep=1, gap=True)]
+    if story.began:
+        blocks.append(_Block("Began", _wrapped(story.began, 2), keep=1))
     root = story.root
     if root is None:
         return [*blocks, _Block("Root", ("no event could be read",), keep=1)]
@@ -143,6 +148,13 @@ def _event(story: Story) -> list[_Block]:
         rows = [_one(f"{who}: {reason}") for who, reason in story.followers]
         blocks.append(_Block("Followed", tuple(_listed(rows, 5, "kinds of event")), keep=1))
     return blocks
+
+
+def _unread(story: Story, *, verbose: bool) -> list[_Block]:
+    if verbose and story.unread:
+        head, *rows = story.unread
+        return [_Block("Unread", (*_wrapped(head), *rows))]
+    return [_Block("Unread", (_one(story.lost),), keep=1)] if story.lost else []
 
 
 def _answer(story: Story) -> list[_Block]:

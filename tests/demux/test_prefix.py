@@ -92,6 +92,12 @@ def test_vllm_says_its_process(text: str, label: str, rank: Rank, pid: int | Non
     assert prefix.rest in ("x", "Process EngineCore:", "Traceback (most recent call last):")
 
 
+def test_each_line_of_the_log_of_torch_starts_a_message() -> None:
+    prefix = split_prefix("[rank5]:[E321 02:11:40.3 ProcessGroupNCCL.cpp:1984] x")
+    assert prefix
+    assert (prefix.process.label, prefix.rest, prefix.starts) == ("rank5", "[E321 02:11:40.3 ProcessGroupNCCL.cpp:1984] x", True)
+
+
 def test_a_vllm_prefix_keeps_the_indentation_of_the_text() -> None:
     prefix = split_prefix('(Worker_TP1 pid=712) ERROR 03-04 10:31:59 [multiproc_executor.py:824]   File "a.py", line 819, in f')
     assert prefix
@@ -120,7 +126,6 @@ def test_tensorrt_llm_says_its_rank(text: str, label: str, rank: Rank, level: st
     [
         ("[rank5]: Traceback (most recent call last):", "Traceback (most recent call last):"),
         ('[rank5]:   File "a.py", line 1, in f', '  File "a.py", line 1, in f'),
-        ("[rank5]:[E321 02:11:40.3 ProcessGroupNCCL.cpp:1984] x", "[E321 02:11:40.3 ProcessGroupNCCL.cpp:1984] x"),
         ("[rank5]:[W ProcessGroupNCCL.cpp:1984] x", "[W ProcessGroupNCCL.cpp:1984] x"),
     ],
 )

@@ -3,11 +3,15 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
+from logtriage.events import EventReader
 from logtriage.events.faulthandler import open_block
 from logtriage.model import FatalError, Span
-from tests.events.feeding import events_of, one
+from tests.events.cpython_runs import DUMPS, FIXTURES, INTERPRETERS, VERSIONS, run_program
+from tests.events.feeding import events_of, lines_of, one
 
 SEGFAULT = """
 Fatal Python error: Segmentation fault
@@ -168,3 +172,55 @@ Current thread 0x00007f6e79c4a140 (most recent call first):
 """
     event = one(open_block, text, FatalError)
     assert event.span == Span(1, 4)
+
+
+# --- what interpreters print ---
+
+
+def check_dumps(printed: str, truth: str) -> None:
+    """Hold the dumps of processes that died against what each wrote of itself before."""
+    told = [json.loads(line) for line in truth.splitlines()]
+    found = [event for event in events_of(open_block, printed) if isinstance(event, FatalError)]
+    for event, said in zip(found, told, strict=True):
+        assert event.reason == said["reason"]
+        assert [[frame.function, frame.lineno] for frame in event.frames] == said["frames"]
+    assert len(told) == 12
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_recorded_dumps_are_read_as_their_processes_tell_them(version: str) -> None:
+    folder = FIXTURES / version
+    check_dumps(
+        (folder / f"{DUMPS}.dump").read_text(encoding="utf-8"), (folder / f"{DUMPS}.frames").read_text(encoding="utf-8")
+    )
+
+
+@pytest.mark.parametrize("version", INTERPRETERS)
+def test_the_dumps_of_this_machine_are_read_as_their_processes_tell_them(version: str) -> None:
+    check_dumps(*run_program(version, DUMPS))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_glibc_and_the_dump_below_it_are_two_events(version: str) -> None:
+    text = (FIXTURES / version / f"{DUMPS}.dump").read_text(encoding="utf-8")
+    reader = EventReader()
+    found = [*(event for line in lines_of(text) for event in reader.feed(line)), *reader.close()]
+    assert [event.message for event in found if not isinstance(event, FatalError)] == ["free(): invalid pointer"]
+
+
+def test_a_dump_may_be_told_of_one_thread_only() -> None:
+    text = """
+Fatal Python error: Segmentation fault
+
+Stack (most recent call first):
+  File "/x.py", line 3 in f
+  File "/x.py", line 9 in <module>
+"""
+    event = one(open_block, text, FatalError)
+    assert [frame.function for frame in event.frames] == ["f", "<module>"]
+
+
+@pytest.mark.parametrize("name", ["Floating point exception", "Floating-point exception"])
+def test_a_signal_has_another_name_from_3_13_on(name: str) -> None:
+    text = f"Loading weightsFatal Python error: {name}\n\nThread 0x00007f6e79c4a140 (most recent call first):\n"
+    assert one(open_block, f'{text}  File "/x.py", line 3 in f', FatalError).reason == name

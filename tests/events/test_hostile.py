@@ -3,12 +3,18 @@
 
 from __future__ import annotations
 
-import time
+import importlib
+import inspect
+import re
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+import regex
 from hypothesis import given
 from hypothesis import strategies as st
 
+import logtriage.events
 from logtriage.events import (
     collective,
     faulthandler,
@@ -17,12 +23,14 @@ from logtriage.events import (
     logged_error,
     native_abort,
     process_exit,
+    traceback,
     watchdog,
 )
 from logtriage.events.block import Opener
 from logtriage.events.collect import MAX_TEXT
 from logtriage.model import Line, Process, Record
 from tests.events.feeding import KERNEL, SYSTEMD, events_of, lines_of
+from tests.steps import executed_lines, search_steps
 
 PARSERS = {
     module.__name__.rpartition(".")[2]: module.open_block
@@ -132,37 +140,88 @@ def test_a_request_that_quotes_a_crash_is_none(name: str, piece: str) -> None:
         assert events_of(PARSERS[name], lines_of(text)) == []
 
 
-@pytest.mark.parametrize("name", sorted(PARSERS))
-def test_a_hostile_line_costs_no_more_than_its_length(name: str) -> None:
-    opener: Opener = PARSERS[name]
-    heads = [
-        "",
-        "x.cu:",
-        "[rank1]:[E1 a.cpp:1] ",
-        "NVRM: Xid (PCI:0000:00:00): 1, ",
-        "oom-kill:constraint=",
-        "srun: ",
-    ]
-    units = [
-        "a",
-        "[",
-        "a: ",
-        "1:",
-        "Assertion `x",
-        "pid=",
-        "it/s]",
-        " ",
-        "exited with code ",
-        "error: ",
-        "block: [",
-    ]
-    start = time.process_time()
-    for head in heads:
-        for unit in units:
-            text = head + unit * (200_000 // len(unit))
-            for record in RECORDS:
-                events_of(
-                    opener, [Line(text, 1, Process(), record=record), Line(text, 2, Process(), record=record)]
-                )
-    # 264 pairs of 200 KB lines took 0.4 s of CPU; a quadratic pattern would take minutes.
-    assert time.process_time() - start < 20
+# --- cost ------------------------------------------------------------------------------------------------------------
+
+ROOM = Path(logtriage.events.__file__).parent
+MODULES = [importlib.import_module(f"logtriage.events.{path.stem}") for path in sorted(ROOM.glob("[a-z]*.py"))]
+
+
+def patterns_of(name: str, value: object) -> Iterator[tuple[str, re.Pattern[str] | regex.Pattern[str]]]:
+    """The patterns that a name stands for: one, a tuple or a dictionary of them, or those of a class."""
+    if isinstance(value, (re.Pattern, regex.Pattern)):
+        yield name, value
+    elif isinstance(value, (dict, tuple)):
+        for key, one in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from patterns_of(f"{name}{key}", one)
+    elif isinstance(value, type):
+        for key, one in vars(value).items():
+            yield from patterns_of(f"{name}.{key}", one)
+
+
+PATTERNS = {
+    name: pattern
+    for module in MODULES
+    for key, value in vars(module).items()
+    if f"\n{key}: Final" in inspect.getsource(module) or isinstance(value, type)
+    for name, pattern in patterns_of(f"{module.__name__.rpartition('.')[2]}.{key}", value)
+}
+SOURCES = "\n".join(path.read_text(encoding="utf-8") for path in ROOM.glob("*.py"))
+HEADS = [
+    *("", "x.cu:", "[rank1]:[E1 a.cpp:1] ", "NVRM: Xid (PCI:0000:00:00): 1, ", "oom-kill:constraint=", "srun: "),
+    *('  File "', "Exception in thread ", '{"msg": "', "Traceback (most recent call last):", "F20261201 0:0 1 "),
+    *("terminate called after throwing an instance of '", "Process 1 (", "python3[1]: segfault at ", "[1 [", "x: "),
+]
+UNITS = [
+    *("a", "[", "a: ", "1:", "Assertion `x", "pid=", "it/s]", " ", "exited with code ", "error: ", "block: [", "0"),
+    *("~^", '"', "'", "File ", "a.", "| ", "+-", "\\n", "\\", "x hit an exception ", "<locals>."),
+    *("&gt;", r"\_", "{", "_"),
+]
+LENGTH = 400
+MOST_STEPS = 100
+"""For a character; if the steps grew with the square of the length, there would be hundreds more."""
+
+
+def is_searched(name: str) -> bool:
+    """Whether the room looks for a pattern anywhere in a text, not at its beginning alone."""
+    return re.search(rf"\b{re.escape(name.rpartition('.')[2])}\.(?:search|finditer|sub)\(", SOURCES) is not None
+
+
+def as_standard(pattern: re.Pattern[str] | regex.Pattern[str], *, searched: bool) -> re.Pattern[str]:
+    """The pattern for the standard library, held to the beginning where it is used there."""
+    text = pattern.pattern if searched else f"\\A(?:{pattern.pattern}\n)"
+    flags = pattern.flags & (re.VERBOSE | re.DOTALL | re.IGNORECASE)
+    if not searched and not flags & re.VERBOSE:
+        text = f"\\A(?:{pattern.pattern})"  # elsewhere a comment could hide the bracket
+    return re.compile(text, flags)
+
+
+def test_the_patterns_of_the_room_are_counted() -> None:
+    assert len(PATTERNS) > 60
+    assert {"traceback_text.FRAME", "native_abort._Stack._FRAMES", "process_exit._PATTERNS3"} <= set(PATTERNS)
+    assert not is_searched("traceback_text.FRAME")
+    assert is_searched("escaped._TOKEN")
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_the_steps_of_a_pattern_are_bounded_for_each_character(name: str) -> None:
+    searched = is_searched(name)
+    pattern = as_standard(PATTERNS[name], searched=searched)
+    for head in HEADS:
+        for unit in UNITS:
+            text = (head + unit * LENGTH)[:LENGTH]
+            assert search_steps(pattern, text) < MOST_STEPS * len(text), (head, unit)
+
+
+@pytest.mark.parametrize("name", [*sorted(PARSERS), "traceback"])
+def test_each_character_of_a_hostile_line_is_looked_at_a_few_times(name: str) -> None:
+    opener: Opener = PARSERS.get(name, traceback.open_block)
+    frame = '  File "a", line 1, in f'
+
+    def cost(text: str) -> int:
+        texts = [text, "Traceback (most recent call last):", frame, text, "ValueError: x", text, text]
+        return executed_lines(lambda: events_of(opener, [Line(one, at, Process()) for at, one in enumerate(texts, 1)]))
+
+    for head in HEADS:
+        for unit in UNITS:
+            few, many = (cost(head + unit * (size // len(unit))) for size in (2_000, 8_000))
+            assert many < 5 * few + 1_000, (head, unit)  # linear is 4, the square would be 16

@@ -185,3 +185,25 @@ def test_systemds_lines_are_never_read_as_an_engines() -> None:
 def test_a_step_names_the_unit_that_the_journal_names() -> None:
     record = Record("", 1, ident="python3", unit="llm.service")
     assert one(open_block, lines_of("» Load weight begin.", record=record), Lifecycle).unit == "llm.service"
+
+
+@pytest.mark.parametrize(
+    "behind",
+    [
+        "Traceback (most recent call last):",
+        "[2026-12-01 10:00:00 TP0] Scheduler hit an exception: Traceback (most recent call last):",
+        "Fatal Python error: Aborted",
+        "terminate called after throwing an instance of 'c10::Error'",
+    ],
+)
+def test_a_crash_behind_a_progress_bar_is_left_to_who_reads_it(behind: str) -> None:
+    bar = "Capturing batches (bs=1 avail_mem=2.00 GB):   0%|          | 0/3 [00:00<?, ?it/s]"
+    assert events_of(open_block, bar + behind) == []
+    [step] = events_of(open_block, f"{bar}\n{bar}{behind}")
+    assert step.span == Span(1, 1)
+
+
+def test_a_warning_behind_a_progress_bar_hides_no_step() -> None:
+    bar = "Capturing batches (bs=1 avail_mem=2.00 GB):   0%|          | 0/3 [00:00<?, ?it/s]"
+    step = one(open_block, f"{bar}/usr/lib/python3.12/x.py:254: UserWarning: leaked", Lifecycle)
+    assert (step.action, step.detail) == ("phase", "capture")

@@ -180,3 +180,26 @@ def test_nccl_is_known_by_its_process_id_only() -> None:
 )
 def test_what_only_looks_like_an_error_is_none(text: str) -> None:
     assert events_of(open_block, text) == []
+
+
+def test_the_part_of_the_executor_that_did_not_fit_belongs_to_the_message() -> None:
+    text = """
+[07/08/2025-19:47:15] [TRT-LLM] [RANK 1] [E] Failed to initialize executor on rank 1: Executor creation failed due to insufficient GPU memory.
+
+The following component could not be created: KV cache
+Total GPU memory (GiB): 79.11
+Free GPU memory before component creation attempt (GiB): 1.86
+[07/08/2025-19:47:15] [TRT-LLM] [I] something else
+"""
+    event = one(open_block, text, LoggedError)
+    assert event.message == (
+        "Failed to initialize executor on rank 1: Executor creation failed due to insufficient GPU memory.\n"
+        "The following component could not be created: KV cache\n"
+        "Total GPU memory (GiB): 79.11\n"
+        "Free GPU memory before component creation attempt (GiB): 1.86"
+    )
+    assert event.span == Span(1, 5)
+
+
+def test_a_line_of_torchs_log_that_says_nothing_is_no_error() -> None:
+    assert events_of(open_block, "[rank0]:[E000 0 0.0:0]") == []

@@ -3,8 +3,12 @@
 # ruff: noqa: E501 - lines of logs are as long as they are
 from __future__ import annotations
 
+import subprocess
+from pathlib import Path
+
 import pytest
 
+from logtriage.events import EventReader
 from logtriage.events.native_abort import open_block
 from logtriage.model import CollectiveTimeout, NativeAbort, Process, Rank, Span
 from tests.events.feeding import events_of, lines_of, one
@@ -271,3 +275,79 @@ def test_words_in_the_middle_of_a_line_are_none_of_ours(text: str) -> None:
 def test_a_process_with_a_rank_of_the_engine_keeps_it() -> None:
     process = Process("scheduler", "DP1 TP3", Rank(dp=1, tp=3))
     assert one(open_block, lines_of(f"{HEAD} {WATCHDOG}", process=process), NativeAbort).process == process
+
+
+def test_a_crash_may_stand_behind_a_progress_bar() -> None:
+    bar = "Capturing batches (bs=1 avail_mem=2.00 GB):   0%|          | 0/3 [00:00<?, ?it/s]"
+    reader = EventReader()
+    text = f"{bar}\n{bar}terminate called after throwing an instance of 'c10::Error'\n  what():  boom"
+    found = [*(event for line in lines_of(text) for event in reader.feed(line)), *reader.close()]
+    assert [(event.kind, event.message) for event in found][1:] == [("native-abort", "boom")]
+
+
+def test_the_lines_of_abseils_handler_may_stand_in_rays_log() -> None:
+    head = "[2026-12-01 10:00:00,123 E 4242 4300] logging.cc:440: "
+    text = f"""
+{head}*** SIGSEGV received at time=1733012345 on cpu 3 ***
+{head}PC: @     0x7f2a31  (unknown)  uct_fn
+{head}    @     0x7f2a31  (unknown)  (unknown)
+{head}    @ ... and at least 3 more frames
+something else
+"""
+    event = one(open_block, text, NativeAbort)
+    assert (event.origin, event.span) == ("signal", Span(1, 4))
+
+
+def compiled(folder: Path, source: str) -> Path:
+    """A program of C++."""
+    program = folder / "program"
+    (folder / "program.cpp").write_text(source, encoding="utf-8")
+    subprocess.run(["g++", "-pthread", "-o", program, folder / "program.cpp"], check=True, capture_output=True)
+    return program
+
+
+def test_what_libstdcpp_and_glibc_print_of_a_dying_program_is_read(tmp_path: Path) -> None:
+    program = compiled(tmp_path, ENDS_OF_PROGRAMS)
+    found = []
+    for way in range(6):
+        done = subprocess.run([program, str(way)], capture_output=True, text=True, check=False, cwd=tmp_path)
+        assert done.returncode == -6
+        found += events_of(open_block, done.stderr)
+    assert [(event.origin, event.exception) for event in found if isinstance(event, NativeAbort)] == [
+        ("terminate", "std::runtime_error"),
+        ("terminate", "char const*"),
+        ("terminate", ""),
+        ("glibc", ""),
+        ("glibc", ""),
+        ("terminate", "std::out_of_range"),
+    ]
+    messages = [event.message for event in found]
+    assert messages[0] == "line 1\nline 2"
+    assert messages[2] == "terminate called without an active exception"
+    assert "Assertion `1 == 2 && \"told\"' failed." in messages[3]
+    assert messages[4].startswith(("free(): ", "double free or corruption"))
+    assert messages[5].startswith("vector::_M_range_check: __n (which is 9)")
+
+
+ENDS_OF_PROGRAMS = """
+#include <cassert>
+#include <cstdlib>
+#include <exception>
+#include <stdexcept>
+#include <sys/resource.h>
+#include <thread>
+#include <vector>
+
+int main(int, char** arguments) {
+  rlimit none{0, 0};
+  setrlimit(RLIMIT_CORE, &none);
+  switch (std::atoi(arguments[1])) {
+    case 0: { std::thread thread([] { throw std::runtime_error("line 1\\nline 2"); }); thread.join(); break; }
+    case 1: throw "a text";
+    case 2: std::terminate();
+    case 3: assert(1 == 2 && "told"); break;
+    case 4: { volatile void* block = std::malloc(64); std::free((void*)block); std::free((void*)block); break; }
+    case 5: { std::vector<int> three(3); three.at(9); }
+  }
+}
+"""

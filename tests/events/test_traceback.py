@@ -3,12 +3,8 @@
 # ruff: noqa: E501 - lines of logs are as long as they are
 from __future__ import annotations
 
-import importlib.util
 import json
-import sys
-import time
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,27 +13,11 @@ from hypothesis import strategies as st
 
 from logtriage.events import EventReader
 from logtriage.events.traceback import open_block
-from logtriage.model import Event, Line, Process, Span, Traceback
+from logtriage.model import Event, Line, Process, ProcessExit, Span, Traceback
 from tests.demux.stories import events_of as logged
 from tests.demux.stories import records_of
+from tests.events.cpython_runs import FIXTURES, INTERPRETERS, RECORDED, programs_of, run_program
 from tests.events.feeding import events_of, lines_of
-
-FIXTURES = Path(__file__).resolve().parents[2] / "fixtures" / "cpython"
-RECORDED = sorted(str(path.relative_to(FIXTURES))[:-4] for path in FIXTURES.glob("3.*/*.txt"))
-
-
-def recorder() -> Any:
-    """The script that recorded the fixtures."""
-    spec = importlib.util.spec_from_file_location("record", FIXTURES / "record.py")
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-RECORD = recorder()
-PROGRAMS = [name for name in RECORD.PROGRAMS if sys.version_info >= (3, 11) or name not in RECORD.NEEDS_311]
 
 
 def links_of(event: Event) -> list[dict[str, Any]]:
@@ -87,9 +67,11 @@ def test_a_recorded_log_is_read_as_its_program_tells_it(name: str) -> None:
     check(sorted(found, key=lambda event: event.span.first), (FIXTURES / f"{name}.jsonl").read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
-def test_this_interpreter_prints_what_is_read(program: str) -> None:
-    printed, truth = RECORD.run_program(sys.executable, program)
+@pytest.mark.parametrize(
+    ("version", "program"), [(version, program) for version in INTERPRETERS for program in programs_of(version)]
+)
+def test_the_interpreters_of_this_machine_print_what_is_read(version: str, program: str) -> None:
+    printed, truth = run_program(version, program)
     check(events_of(open_block, plain(printed)), truth)
 
 
@@ -368,6 +350,114 @@ def test_an_exception_of_a_file_that_cannot_be_parsed_needs_no_header() -> None:
     assert event.complete
 
 
+CPP = """\
+torch.distributed.DistBackendError: NCCL error in: /src/ProcessGroupNCCL.cpp:1970, unhandled system error
+Last error:
+Error while creating shared memory segment /dev/shm/nccl-0nEdlr (size 9637888)
+Exception raised from getNCCLComm at /src/ProcessGroupNCCL.cpp:1970 (most recent call first):
+frame #0: c10::Error::Error(c10::SourceLocation, std::string) + 0x57 (0x7f617e4d5897 in /libc10.so)
+<omitting python frames>
+frame #35: __libc_start_main + 0x80 (0x7f61 in /lib/libc.so.6)
+
+. This may indicate a possible application crash on rank 0 or a network set up issue."""
+
+
+def test_the_stack_of_a_cpp_exception_does_not_end_a_traceback() -> None:
+    head = PLAIN[: PLAIN.index("ValueError")]
+    event = one(
+        f"{head}{CPP}\n\nThe above exception was the direct cause of the following exception:\n\n{PLAIN}\n"
+        "[rank1]:[W1201 02:46:21.2 Context.cpp:525] Warning: something else"
+    )
+    first, last = event.chain
+    assert (first.relation, last.message) == ("cause", MESSAGE)
+    assert first.message.startswith("NCCL error in: ")
+    assert "frame #" not in first.message
+    assert first.message.endswith("a network set up issue.")
+
+
+def test_what_stands_below_the_stack_of_a_cpp_exception_is_no_message() -> None:
+    head = PLAIN[: PLAIN.index("ValueError")]
+    text = "\n".join(CPP.split("\n")[:7])
+    event = one(f"{head}{text}\n\nserver stopped")
+    assert event.chain[-1].message.endswith("(most recent call first):")
+
+
+def test_a_part_of_a_group_may_hold_paragraphs_that_look_like_a_log() -> None:
+    text = """\
+  + Exception Group Traceback (most recent call last):
+  |   File "/a.py", line 1, in f
+  | ExceptionGroup: two (2 sub-exceptions)
+  +-+---------------- 1 ----------------
+    | ValueError: first
+    |\x20
+    | [2026] second paragraph
+    | ...
+    +---------------- 2 ----------------
+    | KeyError: 1
+    +------------------------------------"""
+    assert [(link.type, link.message) for link in one(text).chain] == [
+        ("ValueError", "first\n\n[2026] second paragraph\n..."),
+        ("KeyError", "1"),
+        ("ExceptionGroup", "two (2 sub-exceptions)"),
+    ]
+
+
+def test_the_rule_of_mpi_is_no_message() -> None:
+    event = read(lines_of(f"{PLAIN}\n{'-' * 74}\nMPI_ABORT was invoked on rank 0 in communicator MPI_COMM_WORLD"))[0]
+    assert isinstance(event, Traceback)
+    check_plain(event)
+
+
+def test_the_table_of_torchelastic_is_a_death_of_its_own() -> None:
+    rule = "-" * 60
+    table = f"{'=' * 60}\nserve.py FAILED\n{rule}\nFailures:\n  <NO_OTHER_FAILURES>\n{rule}"
+    cause = (
+        "Root Cause (first observed failure):\n[0]:\n  time      : 2026-01-17_15:20:31\n  host      : node-7\n"
+        "  rank      : 5 (local_rank: 5)\n  exitcode  : -11 (pid: 8123)\n  error_file: <N/A>\n"
+        f"  traceback : Signal 11 (SIGSEGV) received by PID 8123\n{'=' * 60}"
+    )
+    head = PLAIN[: PLAIN.index("ValueError")]
+    error = "torch.distributed.elastic.multiprocessing.errors.ChildFailedError:"
+    raised, death = read(lines_of(f"{head}{error} \n{table}\n{cause}"))
+    assert isinstance(raised, Traceback)
+    assert raised.complete
+    assert raised.message == f"{error} \n{table}"
+    assert isinstance(death, ProcessExit)
+    assert (death.victim.label, death.victim.pid, death.exit_code) == ("rank5", 8123, -11)
+
+
+def test_an_object_that_is_ignored_may_be_printed_at_any_length() -> None:
+    event = one(f"Exception ignored in: <generator {'x' * 5_000}>\n{PLAIN}")
+    assert event.ignored
+    check_plain(event)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "Exception ignored in: <function D.__del__ at 0x7f30>",
+        "Exception ignored in atexit callback: <function stop at 0x7f30>",
+        "Exception ignored in atexit callback <function stop at 0x7f30>:",
+        "Exception ignored on flushing sys.stdout:",
+        "Exception ignored in thread started by: <function f at 0x7f30>",
+        "Exception ignored on threading shutdown: <module 'threading' from '/usr/lib/threading.py'>",
+        "Exception ignored while calling deallocator <function D.__del__ at 0x7f30>:",
+        "Exception ignored while calling weakref callback <function f at 0x7f30>:",
+        "Exception ignored while closing generator <generator object f at 0x7f30>:",
+    ],
+)
+def test_every_wording_of_what_is_ignored_is_known(header: str) -> None:
+    event = one(f"{header}\n{PLAIN}")
+    assert event.ignored
+    assert event.header == header
+    check_plain(event)
+
+
+def test_where_a_task_was_made_is_no_traceback() -> None:
+    made = PLAIN.replace("Traceback (", "source_traceback: Object created at (").partition("ValueError")[0]
+    assert events_of(open_block, f"Task was destroyed but it is pending!\n{made}done") == []
+
+
 PIECES = [
     *PLAIN.split("\n"),
     *("", '"""', "[...]", "x.RemoteTraceback: ", "Call stack:", "--- Logging error ---", "    | ValueError: x"),
@@ -395,13 +485,3 @@ def test_a_flood_is_bounded() -> None:
     assert len(event.chain[0].frames) <= 300
     assert event.chain[0].frames[-1].lineno == 4_999
     assert len(event.chain[0].message) <= 16_384
-
-
-@pytest.mark.parametrize("unit", ["a.", " ", "~^", "[", "a: ", '"', "File ", "| ", "+-", "\\n", "x hit an exception ", "<locals>."])
-@pytest.mark.parametrize("head", ["", "Traceback (most recent call last):", '  File "', "Exception in thread ", '{"msg": "'])
-def test_a_hostile_line_costs_no_more_than_its_length(head: str, unit: str) -> None:
-    start = time.process_time()
-    text = head + unit * (60_000 // len(unit))
-    events_of(open_block, "\n".join([text, "Traceback (most recent call last):", '  File "a", line 1, in f', text, "ValueError: x", text, text]))
-    # 0.02 s of CPU at most when written; a quadratic pattern would take minutes.
-    assert time.process_time() - start < 2

@@ -16,12 +16,15 @@ from logtriage.model import (
     FatalError,
     Frame,
     Gap,
+    Occurrence,
     Process,
     Rank,
     Redaction,
     Report,
     Span,
     Traceback,
+    Unread,
+    UnreadLine,
     Verdict,
 )
 from logtriage.renderers import RENDERERS, render
@@ -36,6 +39,10 @@ NO_EVENT = reports.recognised(verdict=Verdict(None, "earliest-evidence", "nothin
 FATAL = FatalError(
     process=reports.TP3, span=Span(1, 2), message="Fatal Python error: Aborted", reason="Aborted"
 )
+OCCURRENCES = (Occurrence(Span(1, 9), "TP3", "12:00:07", 4), Occurrence(Span(11, 19)))
+UNREAD = Unread(
+    3, 1, (UnreadLine(Span(4, 4), "TP3", piece=True, text="  ^^^"), UnreadLine(Span(5, 6), "", piece=False, text="x"))
+)
 REPORTS = {
     "healthy": reports.report(gaps=GAPS),
     "recognised": reports.report(reports.recognised()),
@@ -43,6 +50,7 @@ REPORTS = {
     "several": reports.report(reports.unrecognised(), reports.recognised(final=False), gaps=GAPS),
     "no-event": reports.report(NO_EVENT),
     "fatal-error": reports.report(reports.diagnosis(FATAL)),
+    "loop": reports.report(reports.recognised(occurrences=OCCURRENCES, unread=UNREAD)),
 }
 
 
@@ -115,8 +123,24 @@ def test_nothing_crashed_is_an_empty_list_and_no_headline() -> None:
 def test_keys_of_a_diagnosis_keep_their_order() -> None:
     assert list(first(reports.report(reports.recognised()))) == [
         "fingerprint", "repeats", "final", "invocation", "phase", "root", "findings", "match", "confidence",
-        "alternatives", "remediations", "next_steps", "redacted",
+        "alternatives", "remediations", "next_steps", "occurrences", "unread", "redacted",
     ]  # fmt: skip
+
+
+def test_each_crash_and_each_unread_line_is_told() -> None:
+    shown = first(REPORTS["loop"])
+    assert shown["occurrences"] == [
+        {"span": [1, 9], "process": "TP3", "time": "12:00:07", "restarts": 4},
+        {"span": [11, 19], "process": "", "time": None, "restarts": None},
+    ]
+    assert shown["unread"] == {
+        "count": 3,
+        "pieces": 1,
+        "lines": [
+            {"span": [4, 4], "process": "TP3", "piece": True, "text": "  ^^^"},
+            {"span": [5, 6], "process": "", "piece": False, "text": "x"},
+        ],
+    }
 
 
 def test_the_root_is_told_with_its_chain() -> None:

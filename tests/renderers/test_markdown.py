@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from logtriage.model import Gap, Span, Verdict
+from logtriage.model import Gap, Occurrence, Span, Unread, UnreadLine, Verdict
 from logtriage.renderers import render
 from logtriage.renderers.markdown import block, code, prose
 from tests.renderers import reports
@@ -75,8 +75,9 @@ ACTIVE = re.compile(
 )
 
 
+@pytest.mark.parametrize("verbose", [False, True], ids=["short", "verbose"])
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_nothing_from_the_log_becomes_active(attack: str) -> None:
+def test_nothing_from_the_log_becomes_active(attack: str, *, verbose: bool) -> None:
     event = attrs.evolve(
         reports.raised(attack), process=attrs.evolve(reports.TP3, label=attack, host=attack), time=attack
     )
@@ -89,14 +90,17 @@ def test_nothing_from_the_log_becomes_active(attack: str) -> None:
             attrs.evolve(reports.REMEDIATION, title=attack, rationale=attack, steps=(attack,), patch=attack),
         ),
         match=attrs.evolve(reports.MATCH, captures=(("got", attack),)),
+        occurrences=(Occurrence(Span(1, 1), attack), Occurrence(Span(2, 2), "TP0")),
+        unread=Unread(9, 1, (UnreadLine(Span(1, 1), attack, piece=True, text=attack),)),
     )
     report = reports.report(reports.unrecognised(attack), diagnosis, gaps=(Gap("blob", Span(1, 1), attack),))
-    seen = without_code(render(report, "markdown")).replace("<https://docs.example.org/attention>", "")
+    shown = render(report, "markdown", verbose=verbose)
+    seen = without_code(shown).replace("<https://docs.example.org/attention>", "")
     assert not ACTIVE.search(seen)
     # Only our own headings and rules: no line of the log begins one.
     headings = [line for line in seen.split("\n") if re.match(r"\s{0,3}(#{1,6} |---|===)", line)]
     assert [line for line in headings if not re.match(r"#{2,3} ", line)] == []
-    assert len(headings) == 4
+    assert len(headings) == 4 + verbose
 
 
 def test_the_answer_comes_first() -> None:
@@ -119,6 +123,26 @@ def test_the_evidence_is_quoted_in_blocks() -> None:
     )
     assert "**Same fault on:** TP0, TP1, TP2" in text
     assert "- main: the launcher was told that a child failed" in text
+
+
+def test_unread_lines_are_counted_and_on_demand_listed() -> None:
+    lines = (UnreadLine(Span(130, 130), "TP3", piece=True, text="    ^^^^^"),)
+    report = reports.report(reports.recognised(unread=Unread(3, 1, lines)))
+    told = "**Unread:** 1 line of the crash could not be read (--verbose shows them)"
+    assert told in render(report, "markdown").split("\n")
+    shown = render(report, "markdown", verbose=True)
+    assert told not in shown
+    assert (
+        "### Unread\n\n3 lines inside the crash belong to no event; 1 of them (marked !) could not be read; "
+        "1 of them is shown\n\n```text\n! line 130, TP3:     ^^^^^\n```\n"
+    ) in shown
+    assert "Unread" not in render(reports.report(reports.recognised()), "markdown", verbose=True)
+
+
+def test_a_loop_names_the_processes_it_began_on() -> None:
+    each = (Occurrence(Span(1, 1), "TP4"), Occurrence(Span(2, 2), "TP1"), Occurrence(Span(3, 3), "TP4"))
+    text = render(reports.report(reports.recognised(repeats=3, occurrences=each)), "markdown")
+    assert "**Began:** on TP4 (2 times), TP1 (1 time)" in text.split("\n")
 
 
 def test_a_patch_is_a_diff_block() -> None:

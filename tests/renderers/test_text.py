@@ -24,6 +24,8 @@ from logtriage.model import (
     Remediation,
     Report,
     Span,
+    Unread,
+    UnreadLine,
     Verdict,
 )
 from logtriage.renderers import render
@@ -32,8 +34,8 @@ from logtriage.renderers.text import MAX_LINES
 from tests.renderers import reports
 
 LABELS = (
-    "Read", "Gaps", "Before", "Service", "Root", "Evidence", "Why", "Same fault", "Followed", "Cause", "Fix",
-    "Because", "Steps", "Cost", "Or", "Nearly", "Confidence", "Next", "Redacted", "Patch",
+    "Read", "Gaps", "Before", "Service", "Began", "Root", "Evidence", "Why", "Same fault", "Followed", "Unread",
+    "Cause", "Fix", "Because", "Steps", "Cost", "Or", "Nearly", "Confidence", "Next", "Redacted", "Patch",
 )  # fmt: skip
 
 
@@ -122,6 +124,55 @@ def test_evidence_is_not_called_the_root() -> None:
     text = render(reports.report(reports.unrecognised(verdict=verdict)))
     assert "Evidence" in labels(text)
     assert "Root" not in labels(text)
+
+
+UNREAD = Unread(
+    1_205,
+    2,
+    (
+        UnreadLine(Span(130, 130), "TP3", piece=True, text="    ^^^^^^^^"),
+        UnreadLine(Span(140, 141), "", piece=False, text="a note\tby hand\x1b[31m " + "x" * 150),
+        UnreadLine(Span(150, 150), "TP0", piece=True, text="    return connect(api_key='s3cr3t-9')"),
+    ),
+)
+
+
+def test_lines_of_the_crash_that_could_not_be_read_are_told_in_one_line() -> None:
+    report = reports.report(reports.recognised(unread=UNREAD))
+    lines = render(report).splitlines()
+    assert "Unread      2 lines of the crash could not be read (--verbose shows them)" in lines
+    assert len(lines) == len(render(reports.report(reports.recognised())).splitlines()) + 1
+    one = reports.report(reports.recognised(unread=attrs.evolve(UNREAD, pieces=1)))
+    assert "Unread      1 line of the crash could not be read (--verbose shows them)\n" in render(one)
+
+
+def test_other_unread_lines_alone_are_not_worth_a_line() -> None:
+    calm = reports.recognised(unread=attrs.evolve(UNREAD, pieces=0, lines=UNREAD.lines[:2]))
+    assert render(reports.report(calm)) == render(reports.report(reports.recognised()))
+
+
+def test_on_demand_they_are_listed_between_the_story_and_the_answer() -> None:
+    text = render(reports.report(reports.recognised(unread=UNREAD)), verbose=True)
+    start = text.index("Unread ")
+    assert text.index("Followed ") < start < text.index("Cause ")
+    assert text[start : text.index("\n\nCause ")] == (
+        "Unread      1,205 lines inside the crash belong to no event; 2 of them (marked !) could not\n"
+        "            be read; 3 of them are shown\n"
+        "            ! line 130, TP3:     ^^^^^^^^\n"
+        "              lines 140-141, a process: a note  by hand " + "x" * 150 + "\n"
+        "            ! line 150, TP0:     return connect(api_key='[redacted:api-key]')"
+    )
+    calm = render(reports.report(reports.recognised()), verbose=True)
+    assert calm == render(reports.report(reports.recognised()))
+
+
+def test_on_demand_the_answer_may_be_longer_than_a_screen() -> None:
+    lines = tuple(UnreadLine(Span(n, n), "TP3", piece=True, text=f"    call_{n}()") for n in range(1, 201))
+    report = reports.report(reports.recognised(unread=Unread(200, 200, lines)))
+    assert len(render(report).splitlines()) <= MAX_LINES
+    shown = render(report, verbose=True)
+    assert all(f"! line {n}, TP3:     call_{n}()\n" in shown for n in range(1, 201))
+    assert shown.splitlines()[-1].startswith("Redacted ")
 
 
 def test_a_crash_without_an_event_still_has_an_answer() -> None:
