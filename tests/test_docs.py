@@ -302,6 +302,13 @@ BOUNDS: Final = {
     "parts of one message, joined": ["formats.unwrap:_MAX_JOINED"],
     "one field of an exported journal": ["formats.journal_export:_MAX_VALUE"],
     "text of a line after its envelope": ["demux.assign:_MAX_TEXT"],
+    "lines, text held back while tracebacks of a stream are mixed": [
+        f"demux.tangle:{name}" for name in ("MAX_LINES", "MAX_TEXT")
+    ],
+    "torn lines of such a stream that wait for their rest": ["demux.mending:MAX_CUTS"],
+    "lines and steps of tracebacks that a stream remembers": [
+        f"demux.vocabulary:{name}" for name in ("MAX_LINES", "MAX_STEPS")
+    ],
     "pipes and pids that are told apart, writers of all of them": [
         f"demux.writers:{name}" for name in ("MAX_SOURCES", "MAX_WRITERS")
     ],

@@ -56,8 +56,8 @@ def _begins_anew(before: str, text: str, kind: Kind) -> bool:
     if kind in ("frame", "chain", "child") or text.startswith(HEADER):
         return True
     if kind == "exception":
-        return may_name(text)
-    if kind == "caret":
+        return may_name(text) and not before.endswith(".")  # of a module
+    if not text.strip(" ~^"):
         return bool(before.strip(" ~^"))
     return is_frame(before) and text.startswith("    ")
 

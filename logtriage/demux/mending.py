@@ -29,11 +29,13 @@ from logtriage.demux.grammar import (
 from logtriage.demux.prefix import Prefix, split_prefix
 from logtriage.demux.vocabulary import Evidence
 
-__all__ = ["Held", "Item", "mend"]
+__all__ = ["MAX_CUTS", "Held", "Item", "mend"]
 
 _LONGEST: Final = 2_000
 _SHORTEST: Final = 2
-_MAX_CUTS: Final = 256
+MAX_CUTS: Final = 256
+"""Torn lines that wait for their rest at a time."""
+
 _PREFIX: Final = regex.compile(
     r"\[(?:\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d(?:\.\d+)?(?: [A-Z_]{2,7}\d{1,6}){0,6}\] (?=\S)"
 )
@@ -41,6 +43,7 @@ _TIME_TORN: Final = regex.compile(r"\[\d[\d: .-]{0,24}(?: ?[A-Z_]{1,7}\d{0,6}){0
 _RANK_TORN: Final = regex.compile(r"[\d: .-]{0,24}(?: ?(?:DP|PP|TP|EP)\d{1,6}){1,6}\] \w+ hit an exception: Traceback ")
 # A frame, a line of source, or marks begin behind something else.
 _INNER: Final = regex.compile(r"""(?<=\S)[ ]*?(?P<at>)(?:  File "|    [^\s~^])|(?<=[^\s,(])(?P<at>)[ ]{4,}[~^]""")
+_STRING: Final = regex.compile(r"""'[^'\n]*+'|"[^"\n]*+\"""")
 _MARKS: Final = regex.compile(r" {4,}[~^]+")
 _NAMED: Final = regex.compile(r"(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{0,80}(?:Error|Exception|Interrupt|Exit)(?:: |$)")
 
@@ -78,6 +81,14 @@ class Item:
     turned: bool = False
     torn: bool = False
     resumes: Item | None = None
+
+
+def _is_statement(source: str) -> bool:
+    """Whether a line of source closes what it opens, or goes on in the next line."""
+    plain = _STRING.sub("", source)
+    if plain.rstrip().endswith(("(", ",", "[", "{", "\\")):
+        return True
+    return all(plain.count(opening) == plain.count(closing) for opening, closing in ("()", "[]", "{}"))
 
 
 class _Cut(NamedTuple):
@@ -202,7 +213,7 @@ class _Mending:
         if piece.startswith("  File"):
             return is_frame(whole)
         if piece[:4] == "    ":
-            return self._evidence.calls_known(whole) or not may_name(rest)
+            return _is_statement(whole) and (self._evidence.calls_known(whole) or not may_name(rest))
         return cut.item.held.prefix is None
 
     def _resumed(self, text: str, *, certain: bool) -> _Cut | None:
@@ -246,6 +257,10 @@ class _Mending:
         within = [at for at in found if at <= reach]
         return max(within) if within else min(found, default=0)
 
+    def _is_in_path(self, piece: str) -> bool:
+        """Whether *piece* is the beginning of a frame line of a known file."""
+        return piece.startswith('  File "') and any(path.startswith(piece[8:]) for path in self._evidence.paths)
+
     @staticmethod
     def _is_begun(piece: str) -> bool:
         """Whether *piece* has the form of the beginning of a line of a traceback."""
@@ -266,8 +281,10 @@ class _Mending:
         inner = _INNER.search(text, max(begun - 1, 0))
         if inner and (not found or inner.start("at") < found[0]):
             found = [inner.start("at")]
+        reach = self._evidence.reach(text)
+        if not found and text.startswith('  File "') and not is_frame(text) and 8 < reach < len(text) - 1:
+            found.append(reach)  # so far it is a frame of a known file
         if not found and classify(text) not in ("exception",):
-            reach = self._evidence.reach(text)
             for match in _NAMED.finditer(text, begun, overlapped=True):
                 if match.start() == reach or not (text[match.start() - 1].isalnum() or text[match.start() - 1] == "."):
                     found.append(match.start())
@@ -283,8 +300,7 @@ class _Mending:
             return
         if not self._is_begun(piece) and not self._evidence.begins(piece):
             longer = [cut for cut in self._cuts if self._evidence.begins(cut.item.held.text + piece)]
-            if not longer and '"' not in piece:
-                longer = [cut for cut in self._cuts if cut.item.held.text.startswith("  File")]
+            longer = longer or [cut for cut in self._cuts if self._is_in_path(cut.item.held.text + piece)]
             if longer:
                 item = longer[0].item
                 item.held = item.held._replace(text=item.held.text + piece)
@@ -310,7 +326,7 @@ class _Mending:
         item = Item(index, held, turned, torn=True)
         self.items.append(item)
         self._cuts.append(_Cut(item, self._source))
-        if len(self._cuts) > _MAX_CUTS:
+        if len(self._cuts) > MAX_CUTS:
             del self._cuts[0]
         self._source = ""
 
