@@ -56,7 +56,7 @@ _GROUP_ENDS: Final = regex.compile(r" {4}\+-{30,}\s*$")
 _CARET: Final = regex.compile(r"\s+[~^][~^\s]*$")
 _EXCEPTION: Final = regex.compile(
     r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Timeout|Warning|Empty|Full|Group|Failed)\w*(?::|$)"
-    r"|(?:[a-z_]\w*\.)+[A-Z]\w*(?::|$)|AssertionError\b"
+    r"|(?:[a-z_]\w*\.)+[A-Z]\w*(?::|$)|AssertionError\b|(?:Base)?Exception(?:Group)?(?::|$)"
 )
 _CHAIN: Final = (
     "During handling of the above exception",

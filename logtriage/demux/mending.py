@@ -45,7 +45,9 @@ _RANK_TORN: Final = regex.compile(r"[\d: .-]{0,24}(?: ?(?:DP|PP|TP|EP)\d{1,6}){1
 _INNER: Final = regex.compile(r"""(?<=\S)[ ]*?(?P<at>)(?:  File "|    [^\s~^])|(?<=[^\s,(])(?P<at>)[ ]{4,}[~^]""")
 _STRING: Final = regex.compile(r"""'[^'\n]*+'|"[^"\n]*+\"""")
 _MARKS: Final = regex.compile(r" {4,}[~^]+")
-_NAMED: Final = regex.compile(r"(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Z]\w{0,80}(?:Error|Exception|Interrupt|Exit)(?:: |$)")
+_NAMED: Final = regex.compile(
+    r"(?:[A-Za-z_]\w{0,60}\.){0,8}(?:[A-Z]\w{0,80})?(?:Error|Exception|Interrupt|Exit)(?:: |$)"
+)
 
 
 class Held(NamedTuple):
@@ -73,6 +75,7 @@ class Item:
         held: The line.
         turned: Another writer's piece stands in front of it on the same line.
         torn: It goes on further below.
+        lost: It would go on, but its rest was not found.
         resumes: The line that goes on here; this is then no line of its own.
     """
 
@@ -80,6 +83,7 @@ class Item:
     held: Held
     turned: bool = False
     torn: bool = False
+    lost: bool = False
     resumes: Item | None = None
 
 
@@ -112,6 +116,7 @@ def mend(held: Sequence[Held], evidence: Evidence, source: str = "") -> list[Ite
     mending = _Mending(evidence, source)
     for index, each in enumerate(held):
         mending.take(index, each)
+    mending.give_up()
     return mending.items
 
 
@@ -131,6 +136,12 @@ class _Mending:
             self._take_prefixed(index, held)
             return
         self._take_bare(index, held, turned=False)
+
+    def give_up(self) -> None:
+        """Note which torn lines never went on."""
+        for cut in self._cuts:
+            cut.item.lost = cut.item.torn and cut.item.held.prefix is None
+            cut.item.torn = False
 
     def _take_prefixed(self, index: int, held: Held) -> None:
         """A line that names its writer; the announcement of a traceback may be torn."""
@@ -172,8 +183,11 @@ class _Mending:
         cut = self._resumed(text, certain=False)
         if cut is not None:
             self._join(index, cut, text)
-        else:
-            self._put(index, held, turned=turned)
+            return
+        source = self._source
+        self._put(index, held, turned=turned)
+        if self._evidence.begins(text):  # its end may stand on a line of its own
+            self._cuts.append(_Cut(self.items[-1], source))
 
     # --- what there is to decide ----------------------------------------------------------------
 
@@ -206,6 +220,8 @@ class _Mending:
         """Whether *rest* may well be that of a torn line that nobody else printed."""
         piece = cut.item.held.text
         whole = piece + rest
+        if not cut.item.torn:
+            return False
         if piece[:2] == "  " and piece.lstrip()[:1] in "^~":
             return not rest.strip(" ~^")
         if self._evidence.begins(piece) and called(whole).isdisjoint(self._evidence.functions - called(piece)):

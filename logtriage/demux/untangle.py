@@ -165,6 +165,11 @@ class _Search:
         if prefix is not None:
             yield self._prefixed(before, index, prefix, label, kind)
             return
+        if item.lost:  # taken for a line of a message it would spoil that
+            state = before.states.get(before.current, Progress())
+            name = before.current if state.is_open and not item.turned else NOBODY
+            yield self._put(before, name, None, 0, index, text, "guess")._replace(current=before.current)
+            return
         if kind == "blank":
             yield self._put(before, before.current or NOBODY, None, 0, index, text, "continuation")
             return
@@ -175,7 +180,7 @@ class _Search:
             yield self._put(before, name, state, 0, index, text, basis)
             return
         found = False
-        for each in self._takers(before, index, text, kind, beside=not item.turned and index > 0):
+        for each in self._takers(before, index, text, kind, beside=not item.turned):
             found = True
             yield each
         if kind == "header":
@@ -269,9 +274,12 @@ class _Search:
 
     def _judged(self, state: Progress, index: int, text: str, kind: Kind) -> tuple[int, Progress] | None:
         if state.last == "exception" and kind in ("other", "source", "caret", "margin"):
+            if self._evidence.ends(text):
+                return None  # the rest of a torn line
             return (0 if kind == "other" else -1, state)  # a message of several lines
         penalty = 0
-        if kind == "other" and state.last in ("source", "caret", "frame") and may_name(text):
+        due = state.last in ("source", "caret", "frame") and may_name(text) and not self._evidence.ends(text)
+        if kind == "other" and due:
             kind, penalty = "exception", -2  # an exception that is not named like one
         if kind == "header":
             worth = {"chain": 4, "child": 4}.get(state.last)
@@ -301,13 +309,14 @@ class _Search:
         return score, after
 
     def _stray(self, before: _Hypothesis, index: int, text: str, kind: Kind) -> _Hypothesis:
-        """A line that goes on in no traceback: the words of whoever wrote before."""
+        """A line that goes on in no traceback: the words of whoever wrote before, or a piece of a torn line."""
         state = before.states.get(before.current, Progress())
-        if kind == "other" and not state.is_open:
+        if kind == "other" and not state.is_open and not self._evidence.ends(text):
             cost = 0 if state.last == "exception" else -2
-        else:
-            cost = -16 if kind == "exception" else -9
-        return self._put(before, before.current or NOBODY, None, cost, index, text, "continuation")
+            return self._put(before, before.current or NOBODY, None, cost, index, text, "continuation")
+        # Among the lines of a traceback it would be taken for the end of it.
+        put = self._put(before, NOBODY, None, -16 if kind == "exception" else -9, index, text, "guess")
+        return put._replace(current=before.current)
 
     # --- growing --------------------------------------------------------------------------------
 

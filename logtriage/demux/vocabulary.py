@@ -31,7 +31,7 @@ Place = tuple[str, str]
 """The last two frame lines of a traceback, the innermost one last; ``""`` stands for its header."""
 
 _BELOW: Final = frozenset({"frame", "source", "caret", "exception"})
-_NAMED: Final = regex.compile(r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Warning)\b")
+_NAMED: Final = regex.compile(r"(?:[A-Za-z_]\w*\.)*(?:[A-Z]\w*)?(?:Error|Exception|Interrupt|Exit|Warning)\b")
 
 
 class Vocabulary:

@@ -98,7 +98,8 @@ def test_an_exported_journal_tells_them_apart_as_well(tmp_path: Path) -> None:
 
 @needs_journal
 def test_so_does_the_short_form_where_nothing_was_cut(tmp_path: Path) -> None:
-    assert_all(run(tmp_path, way="multiprocessing", shape="mixed", stream="journald", form="short"))
+    # A note behind a message is a write of its own; in text it cannot be told from the rest of a torn message.
+    assert_all(run(tmp_path, way="multiprocessing", stream="journald", form="short"))
 
 
 @pytest.mark.parametrize("stream", ["pipe", "file", "pty"])
