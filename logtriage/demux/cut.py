@@ -23,6 +23,7 @@ __all__ = ["Waiting", "joined", "may_be_announcement", "was_cut"]
 _FARTHEST: Final = 2_000
 _STARTS_ANEW: Final = ("Exception ignored ", "terminate called", "/", "Killed", "usage: ", "[", "Fatal Python error")
 _NAME_REST: Final = regex.compile(r"[\w<>.]{1,100}\s*$")
+_CLASS: Final = regex.compile(r"(?:\w{1,60}\.){0,8}\w{0,80}(?:Error|Exception|Interrupt)(?:: |$)")
 _MARKS_REST: Final = regex.compile(r"[~^]+[~^ ]*$")
 
 
@@ -109,6 +110,8 @@ def joined(
         return before + text if torn or _MARKS_REST.match(text) else None
     if was == "caret":
         return before + text if _MARKS_REST.match(text) else None
+    if ":" not in before and ": " in text and _CLASS.match(before + text) and not _CLASS.match(before):
+        return before + text  # the name of the exception itself was torn
     # A message may have several lines; but they are written at once, and nobody gets in between.
     interrupted = record.line - first.line > 1
     return before + text if interrupted and was in ("exception", "other") and kind != "exception" else None
