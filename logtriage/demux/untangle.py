@@ -166,8 +166,8 @@ class _Search:
             yield self._prefixed(before, index, prefix, label, kind)
             return
         if item.lost:  # taken for a line of a message it would spoil that
-            state = before.states.get(before.current, Progress())
-            name = before.current if state.is_open and not item.turned else NOBODY
+            is_open = before.states.get(before.current, Progress()).is_open
+            name = before.current if is_open and not item.turned else NOBODY
             yield self._put(before, name, None, 0, index, text, "guess")._replace(current=before.current)
             return
         if kind == "blank":
