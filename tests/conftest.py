@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 GoldenCheck = Callable[[str, Path], None]
 
@@ -24,3 +25,8 @@ def check_golden(request: pytest.FixtureRequest) -> GoldenCheck:
         assert said == golden.read_text()
 
     return check
+
+
+# Tests hold laws, not times: on a busy machine any example may take long.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")

@@ -34,7 +34,6 @@ _FRESH: Final = 2_000
 
 _STARTS: Final = "server_args="
 _ANNOUNCED: Final = regex.compile(r"exception:?\s*$")
-_MAY_GO_ON: Final = frozenset({"header", "frame", "source", "caret", "exception"})
 _WITNESSES: Final = {
     "kernel": Process("kernel", "kernel"),
     "systemd": Process("manager", "systemd"),
@@ -144,7 +143,7 @@ class Demux:
                 out.append(self._line(source, waiting.record, waiting.text, waiting.prefix, waiting.kind))
         writer = source.owner or source.current
         state = writer.progress if writer else Progress()
-        in_traceback = state.is_open or state.last == "exception" or kind in _MAY_GO_ON
+        in_traceback = state.is_open or state.last == "exception" or kind in ("header", "exception")
         if text and (in_traceback or was_cut(last) or may_be_announcement(prefix)):
             self._pending[source.key] = Waiting(source, record, last, text, prefix, kind)
             return out

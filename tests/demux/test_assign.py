@@ -7,7 +7,7 @@ import random
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from logtriage.demux import Demux
@@ -55,6 +55,7 @@ def test_without_pids_as_many_ranks_as_the_text_allows_keep_their_exception(by_w
     assert right / total > share
 
 
+@settings(deadline=None)
 @given(st.integers(2, 8), st.randoms(use_true_random=False))
 def test_whole_tracebacks_are_exact_without_pids(count: int, chance: random.Random) -> None:
     stories = story(count, chance)
@@ -63,6 +64,7 @@ def test_whole_tracebacks_are_exact_without_pids(count: int, chance: random.Rand
     assert outcome(events_of(raw(*texts))) == told(stories)
 
 
+@settings(deadline=None)
 @given(st.integers(2, 6), st.randoms(use_true_random=False))
 def test_every_line_comes_out_once_and_none_before_it_came_in(count: int, chance: random.Random) -> None:
     texts = [text for _, text in interleave(story(count, chance), chance)]
