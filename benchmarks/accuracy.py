@@ -180,6 +180,7 @@ def _table(verdicts: Mapping[str, Sequence[Mapping[str, bool]]]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; return the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.accuracy",
         description=__doc__,

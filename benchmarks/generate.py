@@ -313,6 +313,7 @@ def _restart(log: _Log, counter: int) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; return the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.generate", description="Write a journal to standard output."
     )

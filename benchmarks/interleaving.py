@@ -364,6 +364,7 @@ def _run(plan: Plan, options: argparse.Namespace) -> Tally:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; return the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.interleaving",
         description=__doc__,

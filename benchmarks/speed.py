@@ -128,6 +128,7 @@ def _table(best: dict[str, Measurement], size: int) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; return the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.speed",
         description=__doc__,

@@ -149,17 +149,6 @@ class Evidence:
         at = bisect_left(self._ended, ended)
         return any(line.startswith(ended) and line != ended for line in self._ended[at : at + 2])
 
-    def completions(self, piece: str, most: int = 16) -> list[str]:
-        """Known lines that begin with *piece* and go on, at most so many."""
-        at = bisect_left(self._sorted, piece)
-        found = []
-        for line in self._sorted[at : at + most]:
-            if not line.startswith(piece):
-                break
-            if line != piece:
-                found.append(line)
-        return found
-
     def reach(self, text: str) -> int:
         """The length of the longest beginning of *text* that a known line begins with."""
         at = bisect_left(self._sorted, text)
